@@ -1,0 +1,89 @@
+"""State mutations: the commit of batches, and single mutations of workflow steps."""
+
+from __future__ import annotations
+
+import logging
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from agent_runtime.call import (
+    COMMIT_ACTIVITY,
+    DRAINING,
+    STEP_ACTIVITY,
+    StepMutation,
+    StepReceipt,
+)
+from agent_runtime.errors import AgentRuntimeError, InternalError, InvalidRequestError
+from agent_runtime.host import AgentHost
+from agent_runtime.identity import agent_ref
+from agent_runtime.json_value import to_json
+from agent_runtime.mutation import (
+    AgentBatch,
+    Mutation,
+    MutationKind,
+    check_key,
+    decode_batches,
+    encode_outcomes,
+)
+
+logger = logging.getLogger("agent_runtime")
+
+
+class StateActivities:
+    """Activities that change state in the storage of one host."""
+
+    def __init__(self, host: AgentHost) -> None:
+        self._host = host
+        self._is_draining = False
+
+    def drain(self) -> None:
+        """Refuse local attempts from now on, so that workflow tasks end and the worker can stop."""
+        self._is_draining = True
+
+    @activity.defn(name=COMMIT_ACTIVITY)
+    async def commit(self, batches: RawValue, answer_id: str) -> RawValue:
+        """Commit batches of mutations of any agents and return one outcome per mutation.
+
+        Idempotency: each mutation's key is stored with its effect in one transaction; a repeat
+        returns the first receipt.
+        """
+        if self._is_draining and activity.info().is_local:
+            raise ApplicationError("the worker is stopping", type=DRAINING, non_retryable=True)
+        try:
+            groups = [
+                await self._host.commit_batch(batch, answer_id=answer_id or None)
+                for batch in decode_batches(batches.payload.data)
+            ]
+            text = encode_outcomes(groups)
+        except ApplicationError:
+            raise
+        except Exception as error:
+            # Unknown errors are bugs: said once and final, never an endless retry.
+            logger.exception("commit failed")
+            raise InternalError(f"commit failed: {type(error).__name__}") from error
+        return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=text))
+
+    @activity.defn(name=STEP_ACTIVITY)
+    async def step(self, step: StepMutation) -> StepReceipt:
+        """Apply one mutation asked for by a user's workflow (state-and-sync 16.2).
+
+        Idempotency: the key is the run id and the activity id, the same for every attempt and
+        replay of the step, other for every other step.
+        """
+        info = activity.info()
+        key = step.key or f"{info.workflow_run_id}/{info.activity_id}"
+        try:
+            kind = MutationKind(step.kind)
+        except ValueError:
+            raise InvalidRequestError(f"{step.kind!r} is no kind of mutation") from None
+        check_key(key)
+        to_json(step.value, what="the state")
+        mutation = Mutation(key, kind, step.value, step.expected_version)
+        batch = AgentBatch(agent_ref(step.agent, step.name), [mutation])
+        [outcome] = await self._host.commit_batch(batch)
+        if isinstance(outcome, AgentRuntimeError):
+            raise outcome
+        return StepReceipt(outcome.version, outcome.applied, outcome.duplicate)

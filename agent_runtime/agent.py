@@ -1,0 +1,214 @@
+"""The class that agent authors derive from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import orjson
+
+from agent_runtime.errors import InternalError
+from agent_runtime.identity import AgentRef
+from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.mutation import MutationKind, Receipt
+from agent_runtime.state import UNSET, StateSchema, StateT, Unset
+
+if TYPE_CHECKING:
+    from agent_runtime.invocation import Effects
+    from agent_runtime.remote import RemoteAgent
+
+T = TypeVar("T")
+
+logger = logging.getLogger("agent_runtime")
+
+
+class Agent(Generic[StateT]):
+    """A durable, addressable agent: `class GameAgent(Agent[Game])`.
+
+    The type in brackets is a pydantic model, a TypedDict, `dict` or another annotated type; without
+    one any JSON value may be the state. One object serves one instance in one process: attributes
+    set on `self` are a cache that is gone when the agent leaves memory; `state` and `sql` stay.
+
+    Methods marked `@callable()` and the hooks run as durable handlers: a crash repeats them, and
+    what they had committed is not applied again.
+    """
+
+    initial_state: ClassVar[Any] = UNSET
+    """The state of a new agent, stored when it is first read (state-and-sync 7.2)."""
+
+    _ref: AgentRef
+    _effects: Callable[[], Effects]
+    _schema: StateSchema[StateT]
+    _stored_text: str | None = None
+    _stored_version: int = 0
+    _validated_state: Json | Unset | None = None
+    _is_initial_read: bool = False
+
+    @property
+    def name(self) -> str:
+        """The instance name."""
+        return self._ref.name
+
+    @property
+    def has_state(self) -> bool:
+        """The state was set, or read with an `initial_state`; a state of None counts."""
+        return self._current_text() is not None
+
+    @property
+    def state(self) -> StateT:
+        """A fresh copy of the latest committed state that this process knows.
+
+        After an awaited mutation it is at least that mutation's result. An agent whose state was
+        never set shows `initial_state`, which is thereby stored when the handler goes on, or None
+        if the class has none.
+
+        Raises:
+            StateRejectedError: The stored state does not fit a changed state type.
+        """
+        text = self._current_text()
+        if text is not None:
+            return self._schema.load(text)
+        initial = self._schema.initial()
+        if initial is UNSET:
+            return None  # type: ignore[return-value]
+        if self._validated_state is None:
+            self._is_initial_read = True
+        return self._schema.load(orjson.dumps(initial))
+
+    @property
+    def state_version(self) -> int:
+        """The version of `state`: the number of mutations ever applied, 0 for none."""
+        return self._stored_version
+
+    async def set_state(self, state: StateT, *, expected_version: int | None = None) -> Receipt:
+        """Replace the state; when this returns it is on disk and announced (state-and-sync 7.3).
+
+        Setting an equal value is an update like any other.
+
+        Args:
+            expected_version: Refuse unless the state has this version.
+
+        Raises:
+            StateRejectedError: The type or `validate_state_change` refused; nothing was stored.
+            NotSerializableError: The value is not JSON.
+            StateTooLargeError: More than 2,000,000 bytes of JSON.
+            VersionConflictError: Another version is present.
+        """
+        value = from_json(self._schema.dump(state))
+        return await self._effects().mutate(self, MutationKind.SET, value, expected_version)
+
+    async def merge_state(
+        self, partial: dict[str, Json], *, expected_version: int | None = None
+    ) -> Receipt:
+        """Replace the named top-level keys; None is a value, nothing is removed.
+
+        Raises:
+            StateRejectedError: As `set_state`; also if the present state is not an object.
+        """
+        value = from_json(to_json(partial, what="the partial state"))
+        return await self._effects().mutate(self, MutationKind.MERGE, value, expected_version)
+
+    async def reset_state(self) -> Receipt:
+        """Put `initial_state` back, as the class has it now; `{}` where it has none."""
+        return await self._effects().mutate(self, MutationKind.RESET)
+
+    async def update_state(self, change: Callable[[StateT], StateT]) -> Receipt:
+        """Replace the state by `change(present state)`, computed inside the transaction.
+
+        Concurrent callers lose nothing. `change` is given a copy that it may alter and return; it
+        must not be async, and may run again when its transaction is repeated. What it raises
+        reaches the caller and changes nothing.
+        """
+        return await self._effects().mutate(self, MutationKind.UPDATE, update=change)
+
+    async def sql(self, query: str, *params: Json) -> list[dict[str, Json]]:
+        """Run one statement on the agent's own database and return its rows (state-and-sync 15).
+
+        Each statement commits by itself. In a repeated handler a statement that writes is not run
+        again; its recorded rows are returned.
+
+        Args:
+            query: One statement with `?` for each value.
+            params: None, bool (bound as 0 or 1), int, float, str or bytes.
+
+        Raises:
+            SqlError: The statement failed, or a value cannot be bound.
+        """
+        return await self._effects().sql(self, query, params)
+
+    async def step(
+        self,
+        name: str,
+        run: Callable[[], Awaitable[T]],
+        *,
+        attempts: int = 1,
+        timeout: timedelta | None = None,
+        backoff: timedelta = timedelta(seconds=1),
+    ) -> T:
+        """Run an outside effect at most once to completion and return its recorded result.
+
+        Use it around model calls and everything else that costs or must not happen twice. A crash
+        between the effect and its record can still repeat it.
+
+        Args:
+            name: Shown in errors; tells a repeated handler that it asks for the same thing.
+            run: An async function without arguments whose result is JSON; the result is returned
+                in its JSON form, the first time too.
+            attempts: How often to try before its error reaches the handler.
+            timeout: Limit of one attempt.
+            backoff: Wait after the first failure; doubles each time, up to a minute.
+
+        Raises:
+            HandlerDivergedError: The handler asked for another effect here before the crash.
+            NotSerializableError: The result is not JSON.
+        """
+        return await self._effects().step(name, run, attempts, timeout, backoff)
+
+    def agent(self, class_name: str, name: str) -> RemoteAgent:
+        """Return another agent, to call it or change its state as a journalled effect.
+
+        Raises:
+            InvalidAgentError: One of the names cannot be an address.
+        """
+        return self._effects().agent(class_name, name)
+
+    async def on_start(self) -> None:
+        """Run once when the agent comes into this process's memory, before anything else."""
+
+    def validate_state_change(self, next_state: StateT, source: str) -> None:
+        """Raise to refuse a state; `self.state` shows the present one. Must not be async.
+
+        Args:
+            source: "server", or the id of the client connection that sent the state.
+        """
+
+    async def on_state_changed(self, state: StateT, source: str) -> None:
+        """Be told of a committed change, in order of versions; must not be waited for."""
+
+    async def on_error(self, error: BaseException) -> None:
+        """Be told of an error that no caller gets, such as one raised by `on_state_changed`."""
+        logger.error("%s: %s", self._ref, error, exc_info=error)
+
+    def _current_text(self) -> str | bytes | None:
+        if self._validated_state is not None:
+            if self._validated_state is UNSET:
+                return None
+            return orjson.dumps(self._validated_state)
+        return self._stored_text
+
+    def _bind(
+        self, ref: AgentRef, schema: StateSchema[StateT], effects: Callable[[], Effects]
+    ) -> None:
+        if "_ref" in self.__dict__:
+            raise InternalError(f"{ref}: the agent object is in use already")
+        self._ref, self._schema, self._effects = ref, schema, effects
+
+    def _show(self, text: str | None, version: int) -> None:
+        """Let `state` show a committed state, unless a newer one is shown already."""
+        if version >= self._stored_version:
+            self._stored_text, self._stored_version = text, version
+
+
+HOOKS: Sequence[str] = ("on_start", "validate_state_change", "on_state_changed", "on_error")

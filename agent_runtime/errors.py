@@ -1,0 +1,224 @@
+"""Every error this library raises.
+
+AgentRuntimeError
+├── InvalidRequestError            the call can never succeed as written
+│   ├── InvalidAgentError          empty, too long or malformed class or instance name
+│   ├── UnknownAgentClassError     no worker knows a class of that name
+│   ├── UnknownMethodError         the agent has no such method
+│   ├── MethodNotCallableError     the method exists but is not marked @callable
+│   ├── NotSerializableError       the value is not JSON (NaN, function, cycle, too deep ...)
+│   ├── StateTooLargeError         the state would exceed the size limit
+│   └── SqlError                   the agent's own SQL failed
+├── StateRejectedError             the state model or validate_state_change refused the value
+├── ConflictError                  somebody else was first
+│   ├── VersionConflictError       expected_version is not the present version
+│   └── IdempotencyConflictError   the key was used before with another payload
+├── HandlerError                   a handler of the agent raised
+│   ├── HandlerCancelledError      the call was cancelled before its handler finished
+│   ├── HandlerDivergedError       a repeated handler asked for other effects than before
+│   ├── ExclusiveDeadlockError     an exclusive handler waits for itself
+│   ├── HookLoopError              on_state_changed keeps setting the state
+│   └── AgentStartError            on_start raised
+├── UnavailableError               try again later, with the same idempotency key
+│   ├── TemporalUnreachableError   the Temporal server does not answer
+│   └── CallTimeoutError           no answer within the caller's deadline
+├── StorageError                   the database refused
+│   ├── StorageUnavailableError    locked, closing or failing input/output
+│   ├── StorageFullError           no space left
+│   ├── StorageReadOnlyError       the data directory cannot be written
+│   ├── StorageCorruptError        the file is not a sound database
+│   └── StorageSchemaError         the file was written by a newer release
+├── ConfigurationError             a setting, module or address is wrong
+└── InternalError                  a bug in this library
+
+`type` strings (the class names) are a public contract: they travel through workflow histories and
+are pinned by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+ErrorDetail = str | int | float | bool | None
+
+
+class AgentRuntimeError(ApplicationError):
+    """Base of all errors of this library; an `ApplicationError`, so it never wedges a workflow.
+
+    Args:
+        message: What happened and what to do.
+        **details: Small facts a program can act on; shown in `details_map`.
+    """
+
+    is_retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: ErrorDetail) -> None:
+        super().__init__(
+            message,
+            *([details] if details else []),
+            type=type(self).__name__,
+            non_retryable=not self.is_retryable,
+            # Said to the caller in full; not worth a traceback in the worker's log.
+            category=ApplicationErrorCategory.BENIGN,
+        )
+        self.details_map: Mapping[str, ErrorDetail] = details
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the error as JSON: `{"type", "message", "details"?}`."""
+        record: dict[str, Any] = {"type": type(self).__name__, "message": self.message}
+        if self.details_map:
+            record["details"] = dict(self.details_map)
+        return record
+
+
+class InvalidRequestError(AgentRuntimeError):
+    """The call can never succeed as written; correct it."""
+
+
+class InvalidAgentError(InvalidRequestError):
+    """The class or instance name is empty, too long or malformed."""
+
+
+class UnknownAgentClassError(InvalidRequestError):
+    """No worker knows a class of that name; check the spelling and the worker's modules."""
+
+
+class UnknownMethodError(InvalidRequestError):
+    """The agent has no such method."""
+
+
+class MethodNotCallableError(InvalidRequestError):
+    """The method exists but is not marked `@callable`."""
+
+
+class NotSerializableError(InvalidRequestError):
+    """The value is not JSON; the message names the place."""
+
+
+class StateTooLargeError(InvalidRequestError):
+    """The state would exceed the limit; keep bulk data in `self.sql` or a session."""
+
+
+class SqlError(InvalidRequestError):
+    """The agent's own SQL failed; the message holds the database's reason."""
+
+
+class StateRejectedError(AgentRuntimeError):
+    """The state model or `validate_state_change` refused the value; nothing was stored."""
+
+
+class ConflictError(AgentRuntimeError):
+    """Somebody else was first; read the present state and decide again."""
+
+
+class VersionConflictError(ConflictError):
+    """`expected_version` is not the present version."""
+
+
+class IdempotencyConflictError(ConflictError):
+    """The idempotency key was used before with another payload; use a new key."""
+
+
+class HandlerError(AgentRuntimeError):
+    """A handler of the agent raised; the message names the handler and its error."""
+
+
+class HandlerCancelledError(HandlerError):
+    """The call was cancelled before its handler finished."""
+
+
+class HandlerDivergedError(HandlerError):
+    """A repeated handler asked for another effect than it had committed before the crash."""
+
+
+class ExclusiveDeadlockError(HandlerError):
+    """An exclusive handler called, perhaps through others, an exclusive one of its own agent."""
+
+
+class HookLoopError(HandlerError):
+    """`on_state_changed` sets the state again and again; stop when nothing changes."""
+
+
+class AgentStartError(HandlerError):
+    """`on_start` raised; the next contact tries again."""
+
+
+class UnavailableError(AgentRuntimeError):
+    """Nothing answered; try again later with the same idempotency key."""
+
+    is_retryable = True
+
+
+class TemporalUnreachableError(UnavailableError):
+    """The Temporal server does not answer; check address, TLS and API key."""
+
+
+class CallTimeoutError(UnavailableError):
+    """No answer within the deadline; the work may still happen, so repeat with the same key."""
+
+
+class StorageError(AgentRuntimeError):
+    """The database refused; nothing of this unit of work was stored."""
+
+
+class StorageUnavailableError(StorageError):
+    """The database is locked, closing or failing; the work is repeated automatically."""
+
+    is_retryable = True
+
+
+class StorageFullError(StorageError):
+    """No space is left on the data directory's disk; free some and repeat."""
+
+
+class StorageReadOnlyError(StorageError):
+    """The data directory or its database cannot be written; check owner and mount."""
+
+
+class StorageCorruptError(StorageError):
+    """The file is not a sound database; restore a backup."""
+
+
+class StorageSchemaError(StorageError):
+    """The database was written by a newer release; upgrade this installation."""
+
+
+class ConfigurationError(AgentRuntimeError):
+    """A setting, module or address is wrong; the message says which and what to write."""
+
+
+class InternalError(AgentRuntimeError):
+    """A bug in this library; please report it with the log."""
+
+
+def _walk(cls: type[AgentRuntimeError]) -> Iterator[type[AgentRuntimeError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _walk(child)
+
+
+def error_types() -> dict[str, type[AgentRuntimeError]]:
+    """Return every error class by its stable `type` string."""
+    return {cls.__name__: cls for cls in _walk(AgentRuntimeError)}
+
+
+def from_record(record: Mapping[str, Any]) -> AgentRuntimeError:
+    """Rebuild the error that `AgentRuntimeError.to_record` wrote; unknown types become the base."""
+    cls = error_types().get(record["type"], AgentRuntimeError)
+    return cls(record["message"], **record.get("details", {}))
+
+
+def from_failure(failure: BaseException | None) -> AgentRuntimeError | None:
+    """Find our error in a Temporal failure chain, or return None when there is none."""
+    types = error_types()
+    while failure is not None:
+        if isinstance(failure, AgentRuntimeError):
+            return failure
+        if isinstance(failure, ApplicationError) and failure.type in types:
+            details = failure.details[0] if failure.details else {}
+            return types[failure.type](failure.message, **details)
+        failure = failure.__cause__
+    return None

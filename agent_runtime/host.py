@@ -1,0 +1,253 @@
+"""The agents that live in this process: their objects, their start, their commits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agent_runtime.agent import Agent
+from agent_runtime.commit import CommitRequest, Committed, Committer
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    AgentStartError,
+    InternalError,
+    StateRejectedError,
+)
+from agent_runtime.identity import AgentRef
+from agent_runtime.invocation import Invocation, current_invocation, run_within
+from agent_runtime.json_value import Json
+from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome
+from agent_runtime.registry import AgentDefinition, AgentRegistry
+from agent_runtime.state import UNSET, StateSchema, Unset, parse_stored
+from agent_runtime.state_change import StateRules
+from agent_runtime.storage.protocol import Retention, Storage
+
+if TYPE_CHECKING:
+    from agent_runtime.client import AgentClient
+
+MAX_INSTANCES = 10_000
+
+
+class _Instance:
+    """An agent's object; `users` keeps it in memory while its code runs."""
+
+    def __init__(self, agent: Agent[Any], *, is_started: bool) -> None:
+        self.agent = agent
+        self.users = 0
+        self.is_started = is_started
+        self.start: asyncio.Task[None] | None = None
+
+
+class _InstanceRules:
+    """The rules of a class whose validator is a method of the agent's object."""
+
+    has_validator = True
+
+    def __init__(self, definition: AgentDefinition, agent: Agent[Any]) -> None:
+        self._definition = definition
+        self._agent = agent
+
+    @property
+    def schema(self) -> StateSchema[Any]:
+        return self._definition.schema
+
+    def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
+        agent = self._agent
+        # Typed to return nothing, but an author may have written `async def` in a base class.
+        validate: Callable[[Any, str], object] = agent.validate_state_change
+        agent._validated_state = current
+        try:
+            refusal = validate(self.schema.load(orjson.dumps(next_state)), source)
+        except StateRejectedError:
+            raise
+        except Exception as error:
+            raise StateRejectedError(str(error) or type(error).__name__) from error
+        finally:
+            agent._validated_state = None
+        if inspect.isawaitable(refusal):
+            if inspect.iscoroutine(refusal):
+                refusal.close()
+            raise StateRejectedError("validate_state_change must not be async")
+
+
+class AgentHost:
+    """Keeps agents' objects and commits their state.
+
+    Args:
+        on_hooks: Called with the agents that have change hooks to run after a commit.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        registry: AgentRegistry,
+        *,
+        on_hooks: Callable[[list[AgentRef]], None],
+        retention: Retention | None = None,
+    ) -> None:
+        self.storage = storage
+        self.registry = registry
+        self._on_hooks = on_hooks
+        self._client: AgentClient | None = None
+        self._committer = Committer(storage, on_commit=self._committed, retention=retention)
+        self._instances: OrderedDict[AgentRef, _Instance] = OrderedDict()
+
+    @property
+    def client(self) -> AgentClient:
+        """How handlers reach other agents."""
+        if self._client is None:
+            raise InternalError("this process has no connection to other agents")
+        return self._client
+
+    def connect(self, client: AgentClient) -> None:
+        """Let handlers reach other agents through `client`."""
+        self._client = client
+
+    async def commit_batch(
+        self, batch: AgentBatch, *, answer_id: str | None = None
+    ) -> list[Outcome]:
+        """Commit mutations that came from outside; one outcome each.
+
+        Raises:
+            UnknownAgentClassError: This worker does not serve the class.
+            AgentStartError: `on_start` raised.
+            StorageError: Nothing was stored.
+        """
+        definition = self.registry.definition(batch.ref.class_name)
+        if not (definition.has_validator or definition.has_start):
+            return await self._submit(
+                definition, batch.ref, batch.mutations, definition, answer_id=answer_id
+            )
+        async with self.using(batch.ref) as agent:
+            rules = self._rules(definition, agent)
+            return await self._submit(
+                definition, batch.ref, batch.mutations, rules, answer_id=answer_id
+            )
+
+    async def commit(
+        self,
+        agent: Agent[Any],
+        mutations: list[Mutation],
+        update: Callable[[Any], Any] | None,
+        hook_depth: int,
+    ) -> list[Outcome]:
+        """Commit mutations made by the agent's own code."""
+        definition = self.registry.definition(agent._ref.class_name)
+        rules = self._rules(definition, agent)
+        return await self._submit(
+            definition, agent._ref, mutations, rules, update=update, hook_depth=hook_depth
+        )
+
+    async def store_initial_state(self, agent: Agent[Any]) -> None:
+        """Store `initial_state` if a handler has read it (state-and-sync 7.2)."""
+        if agent._is_initial_read:
+            agent._is_initial_read = False
+            [outcome] = await self.commit(agent, [Mutation("-", MutationKind.INIT)], None, 0)
+            if isinstance(outcome, AgentRuntimeError):
+                raise outcome
+
+    @asynccontextmanager
+    async def using(self, ref: AgentRef) -> AsyncIterator[Agent[Any]]:
+        """Lend the agent's object, started, showing the newest committed state.
+
+        Raises:
+            UnknownAgentClassError: This worker does not serve the class.
+            AgentStartError: `on_start` raised; the next contact tries again.
+        """
+        definition = self.registry.definition(ref.class_name)
+        instance = self._instances.get(ref)
+        if instance is None:
+            instance = self._make(definition, ref)
+        self._instances.move_to_end(ref)
+        instance.users += 1
+        try:
+            stored = await self.storage.read_state(ref)
+            if stored is not None and stored.version != instance.agent._stored_version:
+                is_sound = parse_stored(stored.state) is not UNSET
+                instance.agent._show(stored.state if is_sound else None, stored.version)
+            if not instance.is_started:
+                await self._start(instance)
+            yield instance.agent
+        finally:
+            instance.users -= 1
+            self._evict_surplus()
+
+    async def agent_id(self, ref: AgentRef) -> int:
+        """Return the agent's number in the storage, making the agent if it is new."""
+        stored = await self.storage.read_state(ref)
+        if stored is None:
+            stored = (await self.storage.write(lambda tx: tx.load_states([ref])))[ref]
+        return stored.agent_id
+
+    def _make(self, definition: AgentDefinition, ref: AgentRef) -> _Instance:
+        try:
+            agent = definition.agent_class()
+        except Exception as error:
+            raise AgentStartError(f"{ref}: {definition.class_name}() raised {error!r}") from error
+        agent._bind(ref, definition.schema, lambda: current_invocation(ref))
+        instance = _Instance(agent, is_started=not definition.has_start)
+        self._instances[ref] = instance
+        return instance
+
+    async def _start(self, instance: _Instance) -> None:
+        # One run for all who wait; it goes on when the first of them gives up.
+        if instance.start is None:
+            instance.start = asyncio.create_task(self._run_start(instance))
+        await asyncio.shield(instance.start)
+
+    async def _run_start(self, instance: _Instance) -> None:
+        agent = instance.agent
+        agent_id = await self.agent_id(agent._ref)
+        invocation = Invocation(self, agent._ref, agent_id, f"start/{uuid.uuid4()}")
+        instance.users += 1
+        try:
+            await run_within(invocation, agent.on_start)
+            await self.store_initial_state(agent)
+            instance.is_started = True
+        except AgentRuntimeError:
+            raise
+        except Exception as error:
+            raise AgentStartError(f"{agent._ref}: on_start raised {error!r}") from error
+        finally:
+            instance.users -= 1
+            instance.start = None
+
+    async def _submit(
+        self,
+        definition: AgentDefinition,
+        ref: AgentRef,
+        mutations: list[Mutation],
+        rules: StateRules,
+        *,
+        update: Callable[[Any], Any] | None = None,
+        hook_depth: int = 0,
+        answer_id: str | None = None,
+    ) -> list[Outcome]:
+        return await self._committer.commit(
+            CommitRequest(ref, mutations, rules, update, definition.has_hook, hook_depth, answer_id)
+        )
+
+    def _rules(self, definition: AgentDefinition, agent: Agent[Any]) -> StateRules:
+        return _InstanceRules(definition, agent) if definition.has_validator else definition
+
+    def _committed(self, commits: list[Committed]) -> None:
+        for commit in commits:
+            instance = self._instances.get(commit.ref)
+            if instance is not None:
+                instance.agent._show(commit.state.state, commit.state.version)
+        if hooked := [commit.ref for commit in commits if commit.has_hooks]:
+            self._on_hooks(hooked)
+
+    def _evict_surplus(self) -> None:
+        surplus = len(self._instances) - MAX_INSTANCES
+        if surplus > 0:
+            idle = [ref for ref, instance in self._instances.items() if instance.users == 0]
+            for ref in idle[:surplus]:
+                del self._instances[ref]

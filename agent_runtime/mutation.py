@@ -1,0 +1,186 @@
+"""State mutations and their outcomes, as callers make them and as they travel.
+
+A batch travels as one JSON text, `[{"agent", "name", "mutations": [...]}]`, and comes back as
+`[{"versions": [...], "unchanged"?: [...], "duplicates"?: [...], "errors"?: {...}}]`; workflows
+pass both on unread. A batch may hold groups for several agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent_runtime.errors import AgentRuntimeError, InvalidRequestError, from_record
+from agent_runtime.identity import AgentRef, agent_ref
+from agent_runtime.json_value import Json, fingerprint, from_json, to_json
+
+MAX_KEY_LENGTH = 200
+
+
+class MutationKind(StrEnum):
+    """What a mutation does to the state (state-and-sync 7, 16.2)."""
+
+    SET = "set"
+    """Replace the state."""
+    MERGE = "merge"
+    """Replace the named top-level keys; null is a value, nothing is removed."""
+    RESET = "reset"
+    """Put `initial_state` back, or `{}` where the class has none."""
+    UPDATE = "update"
+    """Replace the state by what a function of the agent's code makes of it."""
+    INIT = "init"
+    """Store `initial_state` if no state was ever set; what reading does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change asked for.
+
+    Args:
+        key: Idempotency key, 1 to 200 characters, unique within the agent.
+        kind: What to do.
+        value: The new state, or the partial one of a merge; unused by reset and init.
+        expected_version: Refuse unless the state has this version; None takes any.
+        source: "server", or the id of the client connection that sent the state.
+    """
+
+    key: str
+    kind: MutationKind
+    value: Json = None
+    expected_version: int | None = None
+    source: str = "server"
+
+    def fingerprint(self) -> str:
+        """Digest what the key stands for; the order of JSON keys does not count."""
+        return fingerprint([self.kind, self.value, self.expected_version])
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that a mutation is stored.
+
+    Args:
+        version: The state's version right after it; stays the same however often it is repeated.
+        applied: This very call changed the state.
+        duplicate: An earlier call with the same key had applied it.
+    """
+
+    version: int
+    applied: bool = True
+    duplicate: bool = False
+
+
+Outcome = Receipt | AgentRuntimeError
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBatch:
+    """Mutations of one agent, applied in order, each with a result of its own."""
+
+    ref: AgentRef
+    mutations: list[Mutation] = field(default_factory=list)
+
+
+def encode_mutation(mutation: Mutation) -> bytes:
+    """Write one mutation; called once, when its caller hands it in.
+
+    Raises:
+        NotSerializableError: The value is not JSON.
+        InvalidRequestError: The key is empty or too long.
+    """
+    check_key(mutation.key)
+    fields: dict[str, Json] = {"key": mutation.key, "kind": mutation.kind.value}
+    if mutation.kind in (MutationKind.SET, MutationKind.MERGE):
+        fields["value"] = mutation.value
+    if mutation.expected_version is not None:
+        fields["expected_version"] = mutation.expected_version
+    if mutation.source != "server":
+        fields["source"] = mutation.source
+    return to_json(fields, what="the state")
+
+
+def check_key(key: str) -> None:
+    """Refuse what cannot be an idempotency key.
+
+    Raises:
+        InvalidRequestError: Empty, too long, or not storable text.
+    """
+    is_sound = isinstance(key, str) and 0 < len(key) <= MAX_KEY_LENGTH and "\0" not in key
+    if not is_sound or not key.isprintable():
+        raise InvalidRequestError(
+            f"an idempotency key is 1 to {MAX_KEY_LENGTH} printable characters, not {key!r:.80}"
+        )
+
+
+def encode_batch(ref: AgentRef, mutations: Iterable[bytes]) -> bytes:
+    """Join encoded mutations of one agent into the text that travels."""
+    head = to_json({"agent": ref.class_name, "name": ref.name})
+    return b"[" + head[:-1] + b',"mutations":[' + b",".join(mutations) + b"]}]"
+
+
+def decode_batches(text: bytes) -> list[AgentBatch]:
+    """Read what `encode_batch` wrote, refusing anything else.
+
+    Raises:
+        InvalidRequestError: The text is not a list of agent batches.
+    """
+    try:
+        return [
+            AgentBatch(
+                agent_ref(group["agent"], group["name"]),
+                [_decode_mutation(fields) for fields in group["mutations"]],
+            )
+            for group in from_json(text)
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequestError(f"not a batch of mutations: {error!r}") from None
+
+
+def _decode_mutation(fields: dict[str, Json]) -> Mutation:
+    key, expected = fields["key"], fields.get("expected_version")
+    check_key(key)
+    if expected is not None and not isinstance(expected, int):
+        raise TypeError("expected_version must be an integer")
+    kind = MutationKind(fields["kind"])
+    if kind is MutationKind.UPDATE:
+        raise ValueError("update needs code and cannot travel")
+    return Mutation(key, kind, fields.get("value"), expected, fields.get("source", "server"))
+
+
+def encode_outcomes(groups: Iterable[Sequence[Outcome]]) -> bytes:
+    """Write the outcomes of a batch, as small as can be: they are kept in workflow histories."""
+    written: list[Json] = []
+    for outcomes in groups:
+        fields: dict[str, Json] = {
+            "versions": [o.version if isinstance(o, Receipt) else 0 for o in outcomes]
+        }
+        receipts = [(i, o) for i, o in enumerate(outcomes) if isinstance(o, Receipt)]
+        if duplicates := [i for i, receipt in receipts if receipt.duplicate]:
+            fields["duplicates"] = duplicates
+        if unchanged := [i for i, receipt in receipts if not receipt.applied]:
+            fields["unchanged"] = unchanged
+        if errors := {
+            str(i): o.to_record() for i, o in enumerate(outcomes) if not isinstance(o, Receipt)
+        }:
+            fields["errors"] = errors
+        written.append(fields)
+    return to_json(written)
+
+
+def decode_outcomes(text: bytes) -> list[list[Outcome]]:
+    """Read what `encode_outcomes` wrote."""
+    groups: list[list[Outcome]] = []
+    for fields in from_json(text):
+        errors = fields.get("errors", {})
+        duplicates = set(fields.get("duplicates", ()))
+        unchanged = set(fields.get("unchanged", ()))
+        groups.append(
+            [
+                from_record(errors[str(i)])
+                if str(i) in errors
+                else Receipt(version, i not in unchanged, i in duplicates)
+                for i, version in enumerate(fields["versions"])
+            ]
+        )
+    return groups

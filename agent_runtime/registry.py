@@ -1,0 +1,194 @@
+"""The agent classes that a worker serves, and what is known of each."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_origin
+
+from pydantic import PydanticUserError
+
+from agent_runtime.agent import Agent
+from agent_runtime.errors import (
+    ConfigurationError,
+    MethodNotCallableError,
+    UnknownAgentClassError,
+    UnknownMethodError,
+)
+from agent_runtime.handler import CallableOptions, callable_options
+from agent_runtime.identity import agent_ref
+from agent_runtime.json_value import Json
+from agent_runtime.state import StateSchema, Unset
+
+AgentClass = type[Agent[Any]]
+
+
+class AgentDefinition:
+    """An agent class, looked at once; serves as `StateRules` where no validator is defined.
+
+    Raises:
+        ConfigurationError: The class cannot be served; says why.
+    """
+
+    def __init__(self, agent_class: AgentClass) -> None:
+        self.agent_class = agent_class
+        self.class_name = agent_ref(agent_class.__name__, "x").class_name
+        try:
+            self.schema: StateSchema[Any] = StateSchema(
+                state_type_of(agent_class), agent_class.initial_state
+            )
+        except PydanticUserError as error:
+            raise ConfigurationError(
+                f"{self.class_name}: its state type cannot be used: {error}"
+            ) from error
+        self.has_validator = self._overrides("validate_state_change")
+        self.has_start = self._overrides("on_start")
+        self.has_hook = self._overrides("on_state_changed")
+        if inspect.iscoroutinefunction(agent_class.validate_state_change):
+            raise ConfigurationError(
+                f"{self.class_name}.validate_state_change must not be async: a refusal that comes "
+                "later cannot refuse"
+            )
+        self.schema.initial()
+
+    def callable(self, method: str) -> CallableOptions:
+        """Return how a method may be called.
+
+        Raises:
+            UnknownMethodError: There is no such method.
+            MethodNotCallableError: It is not marked.
+        """
+        found = getattr(self.agent_class, method, None)
+        if not inspect.isfunction(found):
+            raise UnknownMethodError(f"Method {method} does not exist", method=method)
+        options = callable_options(found)
+        if options is None:
+            raise MethodNotCallableError(f"Method {method} is not callable", method=method)
+        return options
+
+    def callables(self) -> dict[str, CallableOptions]:
+        """Return all callable methods, inherited ones included."""
+        marked = {}
+        for name, found in inspect.getmembers(self.agent_class, inspect.isfunction):
+            options = callable_options(found)
+            if options is not None:
+                marked[name] = options
+        return marked
+
+    def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
+        """Accept everything: the class defines no validator."""
+
+    def _overrides(self, hook: str) -> bool:
+        return getattr(self.agent_class, hook) is not getattr(Agent, hook)
+
+
+class AgentRegistry:
+    """Agent classes by name.
+
+    Raises:
+        ConfigurationError: Two classes share a name, or one cannot be served.
+    """
+
+    def __init__(self, classes: Iterable[AgentClass]) -> None:
+        self._definitions: dict[str, AgentDefinition] = {}
+        for agent_class in classes:
+            definition = AgentDefinition(agent_class)
+            known = self._definitions.get(definition.class_name)
+            if known is not None and known.agent_class is not agent_class:
+                raise ConfigurationError(
+                    f"two agent classes are named {definition.class_name}: in "
+                    f"{known.agent_class.__module__} and {agent_class.__module__}; rename one"
+                )
+            self._definitions[definition.class_name] = definition
+
+    def __iter__(self) -> Iterator[AgentDefinition]:
+        return iter(self._definitions.values())
+
+    @property
+    def class_names(self) -> list[str]:
+        """The names of all classes, sorted."""
+        return sorted(self._definitions)
+
+    def definition(self, class_name: str) -> AgentDefinition:
+        """Return a class's definition.
+
+        Raises:
+            UnknownAgentClassError: This worker does not serve it.
+        """
+        try:
+            return self._definitions[class_name]
+        except KeyError:
+            known = ", ".join(self.class_names) or "none"
+            raise UnknownAgentClassError(
+                f"no agent class {class_name}; this worker serves: {known}", class_name=class_name
+            ) from None
+
+
+def state_type_of(agent_class: AgentClass) -> Any:
+    """Return the type in `Agent[...]` of the class or the nearest base, None for any JSON."""
+    for base in agent_class.__mro__:
+        for generic in getattr(base, "__orig_bases__", ()):
+            origin = get_origin(generic)
+            if isinstance(origin, type) and issubclass(origin, Agent):
+                (argument,) = get_args(generic)[:1] or (None,)
+                if argument is None or argument is Any or hasattr(argument, "__bound__"):
+                    return None
+                return argument
+    return None
+
+
+def load_agents(target: str) -> list[AgentClass]:
+    """Import a module and return the agent classes that it defines.
+
+    Args:
+        target: A file (`my_agents.py`), a dotted module (`my_app.agents`), or either with a class
+            (`my_app.agents:GameAgent`).
+
+    Raises:
+        ConfigurationError: Nothing there can be imported, or it holds no agent class.
+    """
+    place, _, class_name = target.partition(":")
+    module = _import(place)
+    classes = [
+        found
+        for found in vars(module).values()
+        if isinstance(found, type)
+        and issubclass(found, Agent)
+        and found.__module__ != "agent_runtime.agent"
+        and (not class_name or found.__name__ == class_name)
+    ]
+    if not classes:
+        wanted = f"agent class {class_name}" if class_name else "class derived from Agent"
+        raise ConfigurationError(f"{place} has no {wanted}")
+    return list(dict.fromkeys(classes))
+
+
+def _import(place: str) -> ModuleType:
+    path = Path(place)
+    try:
+        if place.endswith(".py"):
+            if not path.is_file():
+                raise ConfigurationError(f"there is no file {place}")
+            folder = str(path.resolve().parent)
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+            name = path.stem
+            spec = importlib.util.spec_from_file_location(name, path.resolve())
+            if spec is None or spec.loader is None:
+                raise ConfigurationError(f"{place} is not a Python module")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+            return module
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{place} cannot be imported: {error}") from error
+    except (ImportError, SyntaxError) as error:
+        raise ConfigurationError(f"{place} cannot be imported: {error}") from error

@@ -1,0 +1,223 @@
+"""The composition root: everything that one worker process runs, put together and taken apart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from types import TracebackType
+
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from agent_runtime.activities.invocation import InvocationActivities
+from agent_runtime.activities.state import StateActivities
+from agent_runtime.call import DEFAULT_TASK_QUEUE, HOOKS_WORKFLOW, WAKE_SIGNAL, handler_queue
+from agent_runtime.client import TASK_TIMEOUT, AgentClient
+from agent_runtime.connection import connect_temporal
+from agent_runtime.direct_read import install_reader
+from agent_runtime.errors import StorageError
+from agent_runtime.host import AgentHost
+from agent_runtime.identity import AgentRef, hooks_workflow_id
+from agent_runtime.registry import AgentClass, AgentRegistry
+from agent_runtime.state_reader import answer_query
+from agent_runtime.storage.protocol import Retention, Storage
+from agent_runtime.storage.sqlite import SqliteStorage
+from agent_runtime.workflows.agent import AgentEntity
+from agent_runtime.workflows.call import Call
+from agent_runtime.workflows.state_hooks import StateHooks
+
+logger = logging.getLogger("agent_runtime")
+
+STICKY_TIMEOUT = timedelta(seconds=1)
+HEARTBEAT_THROTTLE = timedelta(seconds=2.5)
+_READ_SECONDS = 1.5
+_SWEEP_SECONDS = 10.0
+_STALE_HOOK_SECONDS = 5.0
+
+
+class AgentRuntime:
+    """A worker process: hosts entities, commits state, runs handlers and change hooks.
+
+    Use `async with await AgentRuntime.start(...)`, or `start` and `stop`.
+    """
+
+    def __init__(
+        self,
+        client: AgentClient,
+        storage: Storage,
+        registry: AgentRegistry,
+        *,
+        retention: Retention | None = None,
+        max_cached_agents: int = 2_000,
+        max_handlers: int = 1_000,
+        grace: timedelta = timedelta(seconds=5),
+    ) -> None:
+        self.client = client
+        self.storage = storage
+        self.host = AgentHost(storage, registry, on_hooks=self._wake_hooks, retention=retention)
+        self.host.connect(client)
+        self._retention = retention or Retention()
+        self._state = StateActivities(self.host)
+        invocation = InvocationActivities(self.host, client.temporal)
+        queue = client.task_queue
+        self._workers = [
+            Worker(
+                client.temporal,
+                task_queue=queue,
+                workflows=[AgentEntity],
+                activities=[self._state.commit, self._state.step],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+                max_cached_workflows=max_cached_agents,
+                sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                graceful_shutdown_timeout=grace,
+            ),
+            Worker(
+                client.temporal,
+                task_queue=handler_queue(queue),
+                workflows=[Call, StateHooks],
+                activities=[invocation.call, invocation.state_hooks],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+                max_concurrent_activities=max_handlers,
+                sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+                graceful_shutdown_timeout=timedelta(0),
+            ),
+        ]
+        self._owned_storage: Storage | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(
+        cls,
+        agents: Iterable[AgentClass],
+        *,
+        data_dir: str | os.PathLike[str],
+        address: str | None = None,
+        namespace: str | None = None,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        retention: Retention | None = None,
+        max_cached_agents: int = 2_000,
+        max_handlers: int = 1_000,
+    ) -> AgentRuntime:
+        """Connect, open the storage and serve the agents until `stop`.
+
+        Args:
+            max_cached_agents: Entities kept warm, about 60 KiB each.
+            max_handlers: Handlers that run at the same time in this process.
+
+        Raises:
+            ConfigurationError: An agent class cannot be served.
+            TemporalUnreachableError: Nothing answers at the address.
+            StorageError: The data directory cannot be used.
+        """
+        registry = AgentRegistry(agents)
+        storage = await SqliteStorage.open(data_dir)
+        try:
+            client = AgentClient(
+                await connect_temporal(address, namespace),
+                await connect_temporal(address, namespace, retries_calls=False),
+                storage=storage,
+                task_queue=task_queue,
+            )
+            runtime = cls(
+                client,
+                storage,
+                registry,
+                retention=retention,
+                max_cached_agents=max_cached_agents,
+                max_handlers=max_handlers,
+            )
+            runtime._owned_storage = storage
+            runtime._begin()
+        except BaseException:
+            await storage.close()
+            raise
+        return runtime
+
+    async def __aenter__(self) -> AgentRuntime:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def run(self) -> None:
+        """Serve until a worker fails; stop with `stop`."""
+        self._begin()
+        await asyncio.gather(*(task for task in self._tasks if task.get_name() == "worker"))
+
+    async def stop(self) -> None:
+        """Take no new work, let commits end, hand running handlers to others, close the storage."""
+        self._state.drain()
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers if worker.is_running))
+        for task in self._tasks:
+            if task.get_name() != "worker":
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._owned_storage is not None:
+            await self._owned_storage.close()
+
+    def _begin(self) -> None:
+        if self._tasks:
+            return
+        loop = asyncio.get_running_loop()
+
+        def read(agent: str, name: str, request: str) -> str:
+            answer = answer_query(self.storage, agent, name, request)
+            return asyncio.run_coroutine_threadsafe(answer, loop).result(_READ_SECONDS)
+
+        take_out = install_reader(read)
+
+        async def work(worker: Worker) -> None:
+            await worker.run()
+
+        for worker in self._workers:
+            self._spawn(work(worker), "worker")
+        self._spawn(self._sweep(), "sweep").add_done_callback(lambda _: take_out())
+
+    def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        if name != "worker":
+            task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _wake_hooks(self, refs: list[AgentRef]) -> None:
+        for ref in refs:
+            self._spawn(self._wake(ref), "wake")
+
+    async def _wake(self, ref: AgentRef) -> None:
+        try:
+            await self.client.temporal.start_workflow(
+                HOOKS_WORKFLOW,
+                args=[*ref],
+                id=hooks_workflow_id(ref),
+                task_queue=handler_queue(self.client.task_queue),
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                task_timeout=TASK_TIMEOUT,
+                start_signal=WAKE_SIGNAL,
+            )
+        except RPCError as error:
+            logger.warning("%s: change hooks wait, Temporal did not answer: %s", ref, error)
+
+    async def _sweep(self) -> None:
+        """Now and then: wake hooks that a crash left behind, and drop what is out of date."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = time.time_ns() // 1_000_000
+            try:
+                stale = now - int(_STALE_HOOK_SECONDS * 1000)
+                self._wake_hooks(await self.storage.read_stale_hook_agents(stale, 100))
+                before = now - int(self._retention.outbox_age.total_seconds() * 1000)
+                await self.storage.write(lambda tx, before=before: tx.prune_feed(before))  # type: ignore[misc]
+            except StorageError as error:
+                logger.warning("sweep: %s", error)

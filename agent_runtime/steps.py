@@ -1,0 +1,127 @@
+"""Agent state and calls as durable steps of a user's own Temporal workflow.
+
+Importable inside the workflow sandbox. Every step is an activity on the runtime's task queue; its
+idempotency key is the run id and the activity id, so retries and replays of a step are the same
+step, and steps of a run after a reset or continue-as-new are new ones.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from agent_runtime.call import (
+    CALL_ACTIVITY,
+    DEFAULT_TASK_QUEUE,
+    STEP_ACTIVITY,
+    CallRequest,
+    CallResult,
+    StepMutation,
+    StepReceipt,
+    handler_queue,
+)
+from agent_runtime.errors import from_failure
+from agent_runtime.identity import agent_ref
+
+_COMMIT_TIMEOUT = timedelta(seconds=10)
+_RUN_TIMEOUT = timedelta(days=30)
+_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+_RETRIES = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(seconds=10),
+)
+
+
+class AgentStep:
+    """Steps on one agent: `step = AgentStep("TaskAgent", "t-1")` inside a workflow.
+
+    Any number of them may be made, for the same agent too. A refused step raises its typed error
+    at once, as an `ApplicationError` that the workflow may catch by `type`; an agent that cannot be
+    reached is waited for.
+
+    Args:
+        task_queue: The runtime's task queue.
+
+    Raises:
+        InvalidAgentError: One of the names cannot be an address.
+    """
+
+    def __init__(self, class_name: str, name: str, *, task_queue: str = DEFAULT_TASK_QUEUE) -> None:
+        self.ref = agent_ref(class_name, name)
+        self._task_queue = task_queue
+
+    async def update_agent_state(
+        self, state: Any, *, expected_version: int | None = None
+    ) -> StepReceipt:
+        """Replace the agent's state (state-and-sync 16.2).
+
+        Raises:
+            StateRejectedError: The type or validator refused; final, not retried.
+            VersionConflictError: Another version is present.
+        """
+        return await self._mutate("set", state, expected_version)
+
+    async def merge_agent_state(
+        self, partial: dict[str, Any], *, expected_version: int | None = None
+    ) -> StepReceipt:
+        """Replace the named top-level keys; None is a value, nothing is removed.
+
+        Raises:
+            AgentRuntimeError: As `update_agent_state`.
+        """
+        return await self._mutate("merge", partial, expected_version)
+
+    async def reset_agent_state(self) -> StepReceipt:
+        """Put the class's `initial_state` back; `{}` where it has none."""
+        return await self._mutate("reset", None, None)
+
+    async def call_agent(self, method: str, *args: Any) -> Any:
+        """Call a `@callable` method and return its result; cancelling the step cancels it.
+
+        Raises:
+            HandlerError: The method raised; not retried.
+            InvalidRequestError: No such class or method, or not callable.
+        """
+        request = CallRequest(self.ref.class_name, self.ref.name, method, list(args))
+        try:
+            result: CallResult = await workflow.execute_activity(
+                CALL_ACTIVITY,
+                request,
+                result_type=CallResult,
+                task_queue=handler_queue(self._task_queue),
+                start_to_close_timeout=_RUN_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+                retry_policy=_RETRIES,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=f"{self.ref}.{method}",
+            )
+        except ActivityError as error:
+            raise _unwrapped(error) from error
+        return result.result
+
+    async def _mutate(self, kind: str, value: Any, expected_version: int | None) -> StepReceipt:
+        step = StepMutation(self.ref.class_name, self.ref.name, kind, value, expected_version)
+        try:
+            receipt: StepReceipt = await workflow.execute_activity(
+                STEP_ACTIVITY,
+                step,
+                result_type=StepReceipt,
+                task_queue=self._task_queue,
+                start_to_close_timeout=_COMMIT_TIMEOUT,
+                retry_policy=_RETRIES,
+                summary=f"{kind} {self.ref}",
+            )
+        except ActivityError as error:
+            raise _unwrapped(error) from error
+        return receipt
+
+
+def _unwrapped(error: ActivityError) -> BaseException:
+    if isinstance(error.cause, ApplicationError):
+        return from_failure(error.cause) or error.cause
+    return error

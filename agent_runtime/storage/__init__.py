@@ -1,0 +1,3 @@
+"""Databases that keep agents."""
+
+from __future__ import annotations

@@ -1,0 +1,267 @@
+"""What the runtime asks of a database; SQLite and PostgreSQL answer alike.
+
+All writing happens in units of work: `Storage.write` runs an async function over a `Transaction`.
+Units that arrive together share one commit; a unit that raises is undone alone. A unit must await
+nothing but its transaction's own methods. Methods take and give sets of rows, never one row at a
+time, so that the cost of a unit is a handful of statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+from agent_runtime.identity import AgentRef
+from agent_runtime.json_value import Json
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """The head of an agent: its present state.
+
+    Args:
+        agent_id: The agent's number in this database.
+        version: Number of mutations ever applied; 0 for none.
+        state: JSON text, or None if the state was never set.
+        full_version: Newest version whose history entry holds the whole state.
+        updated_at: Milliseconds since 1970 of the last mutation, 0 for none.
+    """
+
+    agent_id: int
+    version: int = 0
+    state: str | None = None
+    full_version: int = 0
+    updated_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """What is remembered of an applied mutation by its idempotency key."""
+
+    version: int
+    kind: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class MutationRow:
+    """An applied mutation: receipt and history entry in one row.
+
+    Args:
+        value: JSON text: the whole state if `is_full`, else the changed top-level keys; None once
+            the history's retention has passed.
+    """
+
+    agent_id: int
+    version: int
+    key: str | None
+    fingerprint: str | None
+    kind: str
+    source: str
+    value: str | None
+    is_full: bool
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookRow:
+    """A committed state change whose `on_state_changed` has not run to its end yet.
+
+    Args:
+        depth: How many change hooks, each setting the state, led to this change.
+    """
+
+    agent_id: int
+    version: int
+    depth: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """Something that connected clients are to be told, in order of `seq`."""
+
+    agent_id: int
+    kind: str
+    version: int
+    payload: str | None
+    created_at: int
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationRow:
+    """One handler call.
+
+    Args:
+        host: Workflow id and run id of the Temporal run that carries the call.
+        outcome: JSON text of `{"result"}` or `{"error"}`; None while it is not finished.
+    """
+
+    agent_id: int
+    key: str
+    method: str
+    fingerprint: str
+    is_exclusive: bool
+    host: str
+    created_at: int
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow:
+    """A durable effect of a handler at its position, with its recorded result as JSON text."""
+
+    agent_id: int
+    invocation: str
+    position: int
+    kind: str
+    fingerprint: str
+    result: str | None
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """An agent as listings show it."""
+
+    ref: AgentRef
+    version: int
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long things are kept.
+
+    Receipts live for `receipt_age` or as the newest `receipt_count` of their agent, whichever is
+    longer. History values are kept for the newest `history_count` versions of an agent, and no more
+    than `history_bytes`. Outbox rows and answers of one-way batches are kept for `outbox_age`.
+    """
+
+    receipt_age: timedelta = timedelta(days=7)
+    receipt_count: int = 10_000
+    history_count: int = 1_000
+    history_bytes: int = 16 * 1024 * 1024
+    outbox_age: timedelta = timedelta(minutes=10)
+
+
+class Transaction(Protocol):
+    """One unit of work in progress."""
+
+    async def load_states(self, refs: Sequence[AgentRef]) -> dict[AgentRef, StoredState]:
+        """Return the heads of all given agents, making those that do not exist yet."""
+
+    async def load_receipts(
+        self, keys: Sequence[tuple[int, str]]
+    ) -> dict[tuple[int, str], StoredReceipt]:
+        """Return the receipts that exist among (agent id, idempotency key)."""
+
+    async def add_mutations(self, rows: Sequence[MutationRow]) -> None:
+        """Add receipts with their history entries."""
+
+    async def put_states(self, rows: Sequence[StoredState]) -> None:
+        """Replace heads."""
+
+    async def add_outbox(self, rows: Sequence[OutboxRow]) -> None:
+        """Append to the change feed; `seq` is given by the database."""
+
+    async def add_hooks(self, rows: Sequence[HookRow]) -> None:
+        """Note change hooks to run."""
+
+    async def delete_hooks(self, agent_id: int, versions: Sequence[int]) -> None:
+        """Forget change hooks that have run."""
+
+    async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
+        """Keep the outcomes of a one-way batch until its sender has read them."""
+
+    async def add_invocation(self, row: InvocationRow) -> InvocationRow:
+        """Note a handler call, or return the row that its key already has."""
+
+    async def finish_invocation(self, row: InvocationRow) -> None:
+        """Record a call's outcome and drop the effects noted on its way."""
+
+    async def add_effect(self, row: EffectRow) -> EffectRow:
+        """Note an effect, or return the row that its position already has."""
+
+    async def prune_agent(self, agent_id: int, retention: Retention, now: int) -> None:
+        """Drop the agent's receipts and history values beyond their retention."""
+
+    async def prune_feed(self, before: int) -> None:
+        """Drop outbox rows and answers made before the given time in milliseconds."""
+
+
+class Storage(Protocol):
+    """A database with the state of all agents of one installation."""
+
+    async def write(self, unit: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run a unit of work and return its result once it is on disk.
+
+        Cancelling the caller does not undo a unit that has begun.
+
+        Raises:
+            StorageError: The database refused; nothing of the unit was stored.
+        """
+
+    async def read_state(self, ref: AgentRef) -> StoredState | None:
+        """Return an agent's head, or None if there is no such agent."""
+
+    async def read_history(
+        self, ref: AgentRef, *, newest: int | None = None, limit: int = 100
+    ) -> list[MutationRow]:
+        """Return mutations, newest first, from version `newest` down."""
+
+    async def read_version(self, ref: AgentRef, version: int) -> list[MutationRow]:
+        """Return what rebuilds a version: the newest whole state up to it and the changes since."""
+
+    async def read_hooks(self, agent_id: int, limit: int) -> list[HookRow]:
+        """Return the agent's pending change hooks, oldest first."""
+
+    async def read_stale_hook_agents(self, before: int, limit: int) -> list[AgentRef]:
+        """Return agents with change hooks that have been pending since before the given time."""
+
+    async def read_answer(self, batch_id: str) -> str | None:
+        """Return the outcomes of a one-way batch, or None while there are none."""
+
+    async def read_outbox(self, after: int, limit: int) -> list[OutboxRow]:
+        """Return rows of the change feed with a higher `seq`."""
+
+    async def read_invocation(self, ref: AgentRef, key: str) -> InvocationRow | None:
+        """Return a handler call, or None if its key is unknown."""
+
+    async def read_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
+        """Return the effects of an unfinished call, state mutations included, by position."""
+
+    async def read_exclusive_holder(self, ref: AgentRef) -> InvocationRow | None:
+        """Return the oldest unfinished exclusive call of an agent."""
+
+    async def list_agents(
+        self, *, class_name: str | None = None, after: AgentRef | None = None, limit: int = 100
+    ) -> list[AgentRow]:
+        """Return agents in order of class and name."""
+
+    async def sql(self, ref: AgentRef, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
+        """Run one statement on the agent's own database.
+
+        Raises:
+            SqlError: The statement failed; it changed nothing.
+        """
+
+    async def sql_once(
+        self, ref: AgentRef, query: str, params: Sequence[Json], *, effect: EffectRow
+    ) -> tuple[EffectRow, list[dict[str, Json]]]:
+        """Run one writing statement and note it as an effect, both or neither.
+
+        Returns the noted effect (the earlier one if its position has one) and the result rows.
+        """
+
+    async def sql_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
+        """Return the effects that `sql_once` noted for an invocation."""
+
+    async def close(self) -> None:
+        """Finish what has begun and close all files."""

@@ -1,0 +1,50 @@
+"""SQLite's errors as the runtime's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agent_runtime.errors import (
+    StorageCorruptError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+
+_BY_CODE: dict[int, tuple[type[StorageError], str]] = {
+    sqlite3.SQLITE_FULL: (StorageFullError, "no space left for the database; free some and repeat"),
+    sqlite3.SQLITE_READONLY: (
+        StorageReadOnlyError,
+        "the database cannot be written; check the owner and mount of the data directory",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        StorageReadOnlyError,
+        "the database cannot be opened; check that the data directory exists and is writable",
+    ),
+    sqlite3.SQLITE_PERM: (StorageReadOnlyError, "access to the database is denied"),
+    sqlite3.SQLITE_CORRUPT: (StorageCorruptError, "the database is damaged; restore a backup"),
+    sqlite3.SQLITE_NOTADB: (
+        StorageCorruptError,
+        "the file is not a database; restore a backup or name another data directory",
+    ),
+}
+
+
+@contextmanager
+def storage_errors(place: str) -> Iterator[None]:
+    """Turn SQLite's errors into a `StorageError` that names the file and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
+            raise
+        kind, advice = _BY_CODE.get(code, (StorageUnavailableError, str(error)))
+        raise kind(f"{place}: {advice}", code=code) from error
+    except ValueError as error:
+        if "onnection" in str(error):  # aiosqlite: "no active connection", "Connection closed"
+            raise StorageUnavailableError(f"{place}: the storage is closed") from error
+        raise

@@ -1,0 +1,176 @@
+"""Every statement of the SQLite storage, by name; values are always bound."""
+
+from __future__ import annotations
+
+_STATE = """a.class_name, a.name, a.id, s.version, s.state, s.full_version, s.updated_at"""
+
+LOAD_STATES = f"""
+SELECT {_STATE}
+FROM json_each(?) AS wanted
+JOIN agents a ON a.class_name = json_extract(wanted.value, '$[0]')
+    AND a.name = json_extract(wanted.value, '$[1]')
+LEFT JOIN agent_states s ON s.agent_id = a.id"""
+
+READ_STATE = f"""
+SELECT {_STATE}
+FROM agents a LEFT JOIN agent_states s ON s.agent_id = a.id
+WHERE a.class_name = ? AND a.name = ?"""
+
+ADD_AGENT = """
+INSERT INTO agents (class_name, name, created_at) VALUES (?, ?, ?)
+ON CONFLICT (class_name, name) DO NOTHING"""
+
+LIST_AGENTS = """
+SELECT a.class_name, a.name, COALESCE(s.version, 0), a.created_at, COALESCE(s.updated_at, 0)
+FROM agents a LEFT JOIN agent_states s ON s.agent_id = a.id
+WHERE (a.class_name, a.name) > (:after_class, :after_name)
+ORDER BY a.class_name, a.name LIMIT :limit"""
+
+LIST_AGENTS_OF_CLASS = """
+SELECT a.class_name, a.name, COALESCE(s.version, 0), a.created_at, COALESCE(s.updated_at, 0)
+FROM agents a LEFT JOIN agent_states s ON s.agent_id = a.id
+WHERE a.class_name = :class_name AND a.name > :after_name
+ORDER BY a.name LIMIT :limit"""
+
+LOAD_RECEIPTS = """
+SELECT m.agent_id, m.mutation_key, m.version, m.kind, m.fingerprint
+FROM json_each(?) AS wanted
+JOIN state_mutations m ON m.agent_id = json_extract(wanted.value, '$[0]')
+    AND m.mutation_key = json_extract(wanted.value, '$[1]')"""
+
+ADD_MUTATION = """
+INSERT INTO state_mutations
+    (agent_id, version, mutation_key, fingerprint, kind, source, is_full, created_at, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+PUT_STATE = """
+INSERT INTO agent_states (agent_id, version, full_version, updated_at, state)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (agent_id) DO UPDATE SET version = excluded.version,
+    full_version = excluded.full_version, updated_at = excluded.updated_at,
+    state = excluded.state"""
+
+_MUTATION = """m.agent_id, m.version, m.mutation_key, m.fingerprint, m.kind, m.source, m.value,
+    m.is_full, m.created_at"""
+
+READ_HISTORY = f"""
+SELECT {_MUTATION} FROM state_mutations m
+WHERE m.agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+    AND m.version <= ?
+ORDER BY m.version DESC LIMIT ?"""
+
+READ_VERSION = f"""
+SELECT {_MUTATION} FROM state_mutations m
+WHERE m.agent_id = :agent_id AND m.version <= :version
+    AND m.version >= (SELECT f.version FROM state_mutations f
+        WHERE f.agent_id = :agent_id AND f.version <= :version AND f.is_full = 1
+        ORDER BY f.version DESC LIMIT 1)
+ORDER BY m.version"""
+
+ADD_OUTBOX = """
+INSERT INTO outbox (agent_id, kind, version, created_at, payload) VALUES (?, ?, ?, ?, ?)"""
+
+READ_OUTBOX = """
+SELECT agent_id, kind, version, payload, created_at, seq FROM outbox
+WHERE seq > ? ORDER BY seq LIMIT ?"""
+
+ADD_HOOK = "INSERT INTO state_hooks (agent_id, version, depth, created_at) VALUES (?, ?, ?, ?)"
+
+READ_HOOKS = """
+SELECT agent_id, version, depth, created_at FROM state_hooks
+WHERE agent_id = ? ORDER BY version LIMIT ?"""
+
+READ_STALE_HOOK_AGENTS = """
+SELECT DISTINCT a.class_name, a.name FROM state_hooks h JOIN agents a ON a.id = h.agent_id
+WHERE h.created_at < ? LIMIT ?"""
+
+DELETE_HOOK = "DELETE FROM state_hooks WHERE agent_id = ? AND version = ?"
+
+ADD_ANSWER = """
+INSERT INTO answers (batch_id, created_at, outcomes) VALUES (?, ?, ?)
+ON CONFLICT (batch_id) DO NOTHING"""
+
+READ_ANSWER = "SELECT outcomes FROM answers WHERE batch_id = ?"
+
+_INVOCATION = """agent_id, invocation_key, method, fingerprint, is_exclusive, host, created_at,
+    outcome"""
+
+ADD_INVOCATION = """
+INSERT INTO invocations
+    (agent_id, invocation_key, method, fingerprint, is_exclusive, host, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (agent_id, invocation_key) DO NOTHING"""
+
+READ_INVOCATION_BY_ID = f"""
+SELECT {_INVOCATION} FROM invocations WHERE agent_id = ? AND invocation_key = ?"""
+
+READ_INVOCATION = f"""
+SELECT {_INVOCATION} FROM invocations
+WHERE agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+    AND invocation_key = ?"""
+
+READ_EXCLUSIVE_HOLDER = f"""
+SELECT {_INVOCATION} FROM invocations
+WHERE agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+    AND is_exclusive = 1 AND finished_at IS NULL
+ORDER BY id LIMIT 1"""
+
+FINISH_INVOCATION = """
+UPDATE invocations SET outcome = ?, finished_at = ?
+WHERE agent_id = ? AND invocation_key = ? AND finished_at IS NULL"""
+
+_EFFECT = "agent_id, invocation_key, position, kind, fingerprint, result, created_at"
+
+ADD_EFFECT = """
+INSERT INTO invocation_effects
+    (agent_id, invocation_key, position, kind, fingerprint, created_at, result)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (agent_id, invocation_key, position) DO NOTHING"""
+
+READ_EFFECT = f"""
+SELECT {_EFFECT} FROM invocation_effects
+WHERE agent_id = ? AND invocation_key = ? AND position = ?"""
+
+READ_EFFECTS = f"""
+SELECT {_EFFECT} FROM invocation_effects
+WHERE agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+    AND invocation_key = ?
+ORDER BY position"""
+
+READ_MUTATION_EFFECTS = f"""
+SELECT {_MUTATION} FROM state_mutations m
+WHERE m.agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+    AND m.mutation_key >= ? AND m.mutation_key < ?"""
+
+DELETE_EFFECTS = "DELETE FROM invocation_effects WHERE agent_id = ? AND invocation_key = ?"
+
+DELETE_HISTORY_VALUES = """
+UPDATE state_mutations SET value = NULL
+WHERE agent_id = :agent_id AND value IS NOT NULL AND version < (
+    SELECT MAX(f.version) FROM state_mutations f
+    WHERE f.agent_id = :agent_id AND f.is_full = 1 AND f.version <= (
+        SELECT MIN(kept.version) FROM (
+            SELECT m.version, ROW_NUMBER() OVER newest AS rank,
+                SUM(LENGTH(m.value)) OVER newest AS bytes
+            FROM state_mutations m WHERE m.agent_id = :agent_id AND m.value IS NOT NULL
+            WINDOW newest AS (ORDER BY m.version DESC)
+        ) AS kept
+        WHERE kept.rank = 1 OR (kept.rank <= :history_count AND kept.bytes <= :history_bytes)))"""
+
+DELETE_RECEIPTS = """
+DELETE FROM state_mutations
+WHERE agent_id = :agent_id AND created_at < :expired AND value IS NULL
+    AND version <= (SELECT version FROM agent_states WHERE agent_id = :agent_id) - :count"""
+
+DELETE_INVOCATIONS = """
+DELETE FROM invocations
+WHERE agent_id = :agent_id AND finished_at < :expired AND id <= (
+    SELECT id FROM invocations WHERE agent_id = :agent_id
+    ORDER BY id DESC LIMIT 1 OFFSET :count)"""
+
+# Rows are appended in order of time, so the oldest few thousand are enough to look at.
+DELETE_OUTBOX = """
+DELETE FROM outbox
+WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT 20000) AND created_at < ?"""
+
+DELETE_ANSWERS = "DELETE FROM answers WHERE created_at < ?"
