@@ -228,7 +228,7 @@ class AgentClient:
         return WithStartWorkflowOperation(
             ENTITY_WORKFLOW,
             self.entity_run(ref),
-            id=workflow_id(ref),
+            id=workflow_id(self.task_queue, ref),
             task_queue=self.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             task_timeout=TASK_TIMEOUT,
@@ -382,7 +382,8 @@ class AgentHandle:
         request = CallRequest(
             self.ref.class_name, self.ref.name, method, plain, key, list(chain), hook_depth
         )
-        temporal, identity = self._client.temporal, call_workflow_id(self.ref, key)
+        temporal = self._client.temporal
+        identity = call_workflow_id(self._client.task_queue, self.ref, key)
         try:
             handle = await temporal.start_workflow(
                 CALL_WORKFLOW,
@@ -428,7 +429,9 @@ class AgentHandle:
 
     async def _query(self, request: Json) -> Json:
         """Ask the entity's worker; None if the agent has no entity that could be asked."""
-        handle = self._client.temporal.get_workflow_handle(workflow_id(self.ref))
+        handle = self._client.temporal.get_workflow_handle(
+            workflow_id(self._client.task_queue, self.ref)
+        )
         text = to_json(request).decode()
         try:
             answer: RawValue = await self._client.in_time(
@@ -514,7 +517,7 @@ class _Sender(BatchSender):
         await self._client._updates.start_workflow(
             ENTITY_WORKFLOW,
             self._client.entity_run(self._ref),
-            id=workflow_id(self._ref),
+            id=workflow_id(self._client.task_queue, self._ref),
             task_queue=self._client.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             task_timeout=TASK_TIMEOUT,

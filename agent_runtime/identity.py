@@ -53,19 +53,19 @@ def agent_ref(class_name: str, name: str) -> AgentRef:
     return AgentRef(class_name, name)
 
 
-def workflow_id(ref: AgentRef) -> str:
-    """Return the id of the agent's entity workflow."""
-    return f"agent/{ref.class_name}/{ref.name}"
+def workflow_id(task_queue: str, ref: AgentRef) -> str:
+    """Return the id of the agent's entity workflow; installations differ by their task queue."""
+    return f"{task_queue}/agent/{ref.class_name}/{ref.name}"
 
 
-def hooks_workflow_id(ref: AgentRef) -> str:
+def hooks_workflow_id(task_queue: str, ref: AgentRef) -> str:
     """Return the id of the workflow that runs the agent's pending change hooks."""
-    return f"hooks/{ref.class_name}/{ref.name}"
+    return f"{task_queue}/hooks/{ref.class_name}/{ref.name}"
 
 
-def call_workflow_id(ref: AgentRef, key: str) -> str:
+def call_workflow_id(task_queue: str, ref: AgentRef, key: str) -> str:
     """Return the id of the workflow that carries one handler call."""
-    return f"call/{ref.class_name}/{ref.name}/{key}"
+    return f"{task_queue}/call/{ref.class_name}/{ref.name}/{key}"
 
 
 def file_stem(ref: AgentRef) -> str:

@@ -200,7 +200,7 @@ class AgentRuntime:
             await self.client.temporal.start_workflow(
                 HOOKS_WORKFLOW,
                 args=[*ref],
-                id=hooks_workflow_id(ref),
+                id=hooks_workflow_id(self.client.task_queue, ref),
                 task_queue=handler_queue(self.client.task_queue),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 task_timeout=TASK_TIMEOUT,

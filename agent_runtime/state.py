@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypeVar
 
 from agent_runtime.errors import NotSerializableError, StateRejectedError, StateTooLargeError
 from agent_runtime.json_value import Json, from_json, to_json
 
-StateT = TypeVar("StateT")
+StateT = TypeVar("StateT", default=Any)
 
 MAX_STATE_BYTES: Final = 2_000_000
 

@@ -1,0 +1,3 @@
+"""All tests."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Tests of this tier."""
+
+from __future__ import annotations

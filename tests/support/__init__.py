@@ -1,0 +1,3 @@
+"""What several test tiers share."""
+
+from __future__ import annotations
