@@ -119,10 +119,7 @@ class TemporalServer:
                 )
         self.data_dir.mkdir(parents=True, exist_ok=True)
         log = self.data_dir / "temporal.log"
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command(), stdout=output, stderr=output, start_new_session=True
-            )
+        self._process = self._launch(log)
         deadline = time.monotonic() + _START_SECONDS
         while not await self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -139,16 +136,22 @@ class TemporalServer:
             return
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        if process.poll() is None:
+        try:
+            await asyncio.to_thread(process.wait, _STOP_SECONDS)
+        except subprocess.TimeoutExpired:
             process.kill()
-        process.wait()
+            process.wait()
 
     def is_running(self) -> bool:
         """Tell whether the process is alive."""
         return self._process is not None and self._process.poll() is None
+
+    def _launch(self, log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            # A session of its own: Ctrl-C at the terminal is for us, who stop it in order.
+            return subprocess.Popen(
+                self._command(), stdout=output, stderr=output, start_new_session=True
+            )
 
     def _command(self) -> list[str]:
         command = [find_binary(), "server", "start-dev", "--ip", HOST, "--port", str(self.port)]
