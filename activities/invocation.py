@@ -52,7 +52,7 @@ class InvocationActivities:
             except ApplicationError:
                 raise
             except asyncio.CancelledError:
-                if carrier.is_shutting_down():
+                if activity.is_worker_shutdown():
                     raise ApplicationError(
                         "the worker is stopping", type="WorkerStopping"
                     ) from None
@@ -99,8 +99,9 @@ class _Carrier(CallCarrier):
             return error.status is RPCStatusCode.NOT_FOUND
         return description.status is not WorkflowExecutionStatus.RUNNING
 
-    def is_shutting_down(self) -> bool:
-        return activity.is_worker_shutdown()
+    def is_cancelled(self) -> bool:
+        details = activity.cancellation_details()
+        return details is not None and details.cancel_requested
 
 
 @asynccontextmanager

@@ -214,6 +214,8 @@ async def classify(call: Awaitable[T]) -> T:
         found = from_failure(cause)
         if found is not None:
             raise _Rejected(found) from error
+        if isinstance(cause, ApplicationError) and cause.non_retryable:
+            raise _Rejected(AgentRuntimeError(f"{cause.type}: {cause.message}")) from error
         # The run ended under the accepted update, or was cancelled: its keys make repeating safe.
         raise UnavailableError(f"the update did not complete: {cause}") from error
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:

@@ -42,8 +42,8 @@ class CallCarrier(Protocol):
     async def is_gone(self, host_id: str) -> bool:
         """Tell whether the run of another call has ended without its call having finished."""
 
-    def is_shutting_down(self) -> bool:
-        """This process is stopping, and cancels its handlers so that others repeat them."""
+    def is_cancelled(self) -> bool:
+        """Somebody asked for the call to be cancelled; else a cancelled handler is repeated."""
 
 
 async def run_call(host: AgentHost, request: CallRequest, carrier: CallCarrier) -> CallResult:
@@ -70,13 +70,13 @@ async def run_call(host: AgentHost, request: CallRequest, carrier: CallCarrier) 
         )
     if known is not None and known.outcome is not None:
         return CallResult(digest, _open_outcome(from_json(known.outcome)))
-    if options.exclusive:
-        await _wait_for_lane(host, request, carrier)
     try:
+        if options.exclusive:
+            await _wait_for_lane(host, request, carrier)
         result = await _run_handler(host, request, options)
         outcome = {"result": from_json(to_json(result, what=f"the result of {request.method}"))}
     except asyncio.CancelledError:
-        if not carrier.is_shutting_down():
+        if carrier.is_cancelled():
             cancelled = HandlerCancelledError(f"{request.ref}.{request.method} was cancelled")
             row = await _row(host, request, carrier, options)
             await _end(host, row, {"error": cancelled.to_record()})

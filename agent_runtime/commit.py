@@ -126,7 +126,9 @@ class Committer:
             try:
                 committed = await self._storage.write(partial(self._unit, entries))
             except Exception as error:
-                for entry in entries or [self._waiting.pop(0)]:
+                if not entries:  # the unit did not even begin
+                    entries, self._waiting = self._waiting, []
+                for entry in entries:
                     if not entry.future.done():
                         entry.future.set_exception(error)
                 continue

@@ -11,7 +11,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from agent_runtime.call import (
     COMMIT_ACTIVITY,
@@ -53,7 +53,7 @@ class AgentEntity:
     async def run(self, run: EntityRun) -> None:
         """Serve until history is long (continue as new) or nothing came for a while (end)."""
         for batch_id, text in self._carried:
-            await self._commit(_raw_json(text), batch_id)
+            await self._commit_unanswered(_raw_json(text), batch_id)
         self._carried.clear()
         while True:
             seen = self._batches
@@ -62,10 +62,9 @@ class AgentEntity:
                     self._is_due, timeout=timedelta(seconds=run.idle_seconds)
                 )
             except TimeoutError:
-                if seen != self._batches or not workflow.all_handlers_finished():
-                    continue
-                if not self._left_over:
+                if seen == self._batches and workflow.all_handlers_finished():
                     return
+                continue
             # From here on updates are turned away unrecorded (their clients repeat them) and
             # signals are kept for the next run, so that it soon is quiet enough to leave.
             self._is_closing = True
@@ -99,11 +98,7 @@ class AgentEntity:
         if self._is_closing and self._may_carry(batches):
             self._left_over.append([batch_id, batches.payload.data.decode()])
             return
-        try:
-            await self._commit(batches, batch_id)
-        except ApplicationError as error:
-            # Nobody waits for a signal; failing here would fail the agent.
-            workflow.logger.error("one-way batch %s was refused: %s", batch_id, error)
+        await self._commit_unanswered(batches, batch_id)
 
     @workflow.query(name=READ_QUERY)
     def read(self, request: str) -> RawValue:
@@ -123,6 +118,13 @@ class AgentEntity:
     def _may_carry(self, batches: RawValue) -> bool:
         carried = sum(len(text) for _, text in self._left_over)
         return carried + len(batches.payload.data) <= MAX_CARRIED_BYTES
+
+    async def _commit_unanswered(self, batches: RawValue, batch_id: str) -> None:
+        try:
+            await self._commit(batches, batch_id)
+        except FailureError as error:
+            # Nobody waits for it: raising would fail the agent's run.
+            workflow.logger.error("one-way batch %s was refused: %s", batch_id, error)
 
     async def _commit(self, batches: RawValue, batch_id: str) -> RawValue:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -11,6 +12,8 @@ from agent_runtime.errors import StorageUnavailableError
 from agent_runtime.storage.protocol import Transaction
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agent_runtime")
 Unit = Callable[[Transaction], Awaitable[Any]]
 
 MAX_UNITS = 128
@@ -91,7 +94,7 @@ class GroupWriter:
             else:
                 await self._connection.rollback()
         except BaseException as error:
-            await self._connection.rollback()
+            await self._undo_all()
             failed = {id(future): failure for future, _, failure in results if failure}
             results = [(future, None, failed.get(id(future), error)) for _, future in group]
         for future, result, failure in results:
@@ -101,6 +104,13 @@ class GroupWriter:
                 future.set_result(result)
             else:
                 future.set_exception(failure)
+
+    async def _undo_all(self) -> None:
+        try:
+            await self._connection.rollback()
+        except Exception:
+            # The units fail with what went wrong first; the next `begin` shows if more is broken.
+            logger.warning("rollback failed", exc_info=True)
 
     async def _run_unit(self, unit: Unit, *, is_alone: bool) -> tuple[Any, Exception | None]:
         connection = self._connection
