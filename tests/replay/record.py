@@ -1,0 +1,105 @@
+"""Record histories anew, after a deliberate change: `python -m tests.replay.record`.
+
+Old recordings stay: what is running somewhere must go on replaying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Worker
+
+from agent_runtime.batcher import Contention
+from agent_runtime.call import EntityRun
+from agent_runtime.client import AgentClient
+from agent_runtime.identity import agent_ref, call_workflow_id, hooks_workflow_id, workflow_id
+from agent_runtime.runtime import AgentRuntime
+from agent_runtime.temporal_server import TemporalServer
+from tests.replay.agents import Task
+from tests.replay.workflows import Progress
+from tests.support.eventually import assert_eventually
+
+HISTORIES = Path(__file__).with_name("histories")
+QUEUE = "replay"
+
+
+async def record(release: str) -> dict[str, WorkflowHistory]:
+    """Run every kind of workflow and return its history by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            TemporalServer(folder) as server,
+            await AgentRuntime.start(
+                [Task], data_dir=Path(folder) / "data", address=server.address, task_queue=QUEUE
+            ) as runtime,
+            await AgentClient.connect(
+                server.address,
+                task_queue=QUEUE,
+                storage=runtime.storage,
+                entity=EntityRun("", "", max_events=40, idle_seconds=1),
+            ) as client,
+            Worker(client.temporal, task_queue="user", workflows=[Progress]),
+        ):
+            return await _record(client, runtime, release)
+
+
+async def _record(
+    client: AgentClient, runtime: AgentRuntime, release: str
+) -> dict[str, WorkflowHistory]:
+    histories: dict[str, WorkflowHistory] = {}
+    progress = await client.temporal.start_workflow(
+        Progress.run, args=["t", QUEUE], id="progress", task_queue="user"
+    )
+    await progress.result()
+    histories["user-steps"] = await progress.fetch_history()
+
+    ref = agent_ref("Task", "e")
+    handle = client.agent(*ref)
+    await handle.call("advance", 5, idempotency_key="call-1")
+    histories["call"] = await _history(client.temporal, call_workflow_id(QUEUE, ref, "call-1"))
+
+    for number in range(4):
+        await handle.merge_state({"n": number})
+    contention = client._contention.setdefault(ref, Contention())
+    contention.note()
+    await handle.merge_state({"one_way": 1})  # by signal
+    client._contention.pop(ref)
+    entity = workflow_id(QUEUE, ref)
+    histories["entity-running"] = await _history(client.temporal, entity)
+    first_run = (await client.temporal.get_workflow_handle(entity).describe()).run_id
+    while (await client.temporal.get_workflow_handle(entity).describe()).run_id == first_run:
+        await handle.merge_state({"n": 0})
+    histories["entity-continued"] = await _history(client.temporal, entity, first_run)
+
+    runtime._state.drain()  # local attempts fail now, regular activities carry the batches
+    await handle.merge_state({"n": 100})
+
+    async def is_idle() -> None:
+        description = await client.temporal.get_workflow_handle(entity).describe()
+        assert description.close_time is not None
+
+    await assert_eventually(is_idle)
+    histories["entity-drained-and-idle"] = await _history(client.temporal, entity)
+    hooks = hooks_workflow_id(QUEUE, ref)
+    histories["state-hooks"] = await _history(client.temporal, hooks)
+    return {f"{release}-{name}": history for name, history in histories.items()}
+
+
+async def _history(temporal: Client, identity: str, run_id: str | None = None) -> WorkflowHistory:
+    return await temporal.get_workflow_handle(identity, run_id=run_id).fetch_history()
+
+
+def main(release: str) -> None:
+    """Write one JSON file a history."""
+    HISTORIES.mkdir(exist_ok=True)
+    for name, history in asyncio.run(record(release)).items():
+        text = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history.to_json())
+        (HISTORIES / f"{name}.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
