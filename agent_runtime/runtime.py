@@ -16,8 +16,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from agent_runtime.activities.invocation import InvocationActivities
 from agent_runtime.activities.state import StateActivities
-from agent_runtime.call import DEFAULT_TASK_QUEUE, HOOKS_WORKFLOW, WAKE_SIGNAL, handler_queue
-from agent_runtime.client import TASK_TIMEOUT, AgentClient
+from agent_runtime.call import (
+    DEFAULT_TASK_QUEUE,
+    HOOKS_WORKFLOW,
+    WAKE_SIGNAL,
+    EntityRun,
+    handler_queue,
+)
+from agent_runtime.client import DEFAULT_TIMEOUT, TASK_TIMEOUT, AgentClient
 from agent_runtime.connection import connect_temporal
 from agent_runtime.direct_read import install_reader
 from agent_runtime.errors import StorageError
@@ -33,6 +39,7 @@ from agent_runtime.workflows.state_hooks import StateHooks
 
 logger = logging.getLogger("agent_runtime")
 
+DEFAULT_GRACE = timedelta(seconds=5)
 STICKY_TIMEOUT = timedelta(seconds=1)
 HEARTBEAT_THROTTLE = timedelta(seconds=2.5)
 _READ_SECONDS = 1.5
@@ -55,7 +62,7 @@ class AgentRuntime:
         retention: Retention | None = None,
         max_cached_agents: int = 2_000,
         max_handlers: int = 1_000,
-        grace: timedelta = timedelta(seconds=5),
+        grace: timedelta = DEFAULT_GRACE,
     ) -> None:
         self.client = client
         self.storage = storage
@@ -103,12 +110,18 @@ class AgentRuntime:
         retention: Retention | None = None,
         max_cached_agents: int = 2_000,
         max_handlers: int = 1_000,
+        entity: EntityRun | None = None,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        grace: timedelta = DEFAULT_GRACE,
     ) -> AgentRuntime:
         """Connect, open the storage and serve the agents until `stop`.
 
         Args:
             max_cached_agents: Entities kept warm, about 60 KiB each.
             max_handlers: Handlers that run at the same time in this process.
+            entity: Limits of the entity runs that this process's handlers start.
+            timeout: How long those handlers wait for other agents' state.
+            grace: How long `stop` lets commits end.
 
         Raises:
             ConfigurationError: An agent class cannot be served.
@@ -123,6 +136,8 @@ class AgentRuntime:
                 await connect_temporal(address, namespace, retries_calls=False),
                 storage=storage,
                 task_queue=task_queue,
+                timeout=timeout,
+                entity=entity,
             )
             runtime = cls(
                 client,
@@ -131,6 +146,7 @@ class AgentRuntime:
                 retention=retention,
                 max_cached_agents=max_cached_agents,
                 max_handlers=max_handlers,
+                grace=grace,
             )
             runtime._owned_storage = storage
             runtime._begin()

@@ -1,0 +1,210 @@
+"""Every setting of a process, from the environment: prefix `AGENT_RUNTIME_`.
+
+The connection to Temporal is not among them; it follows Temporal's own environment configuration
+(`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS_*`, profiles).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from agent_runtime.call import DEFAULT_TASK_QUEUE, EntityRun
+from agent_runtime.errors import ConfigurationError
+from agent_runtime.storage.protocol import Retention
+
+PREFIX = "AGENT_RUNTIME_"
+_CENTURY_SECONDS = 100 * 366 * 86_400
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+
+
+class Settings(BaseSettings):
+    """What a process is told from outside; make one with `load_settings`.
+
+    Each field is the variable `AGENT_RUNTIME_` + its name in capitals.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+    data_dir: Path = Field(
+        Path(".agent-runtime"),
+        description="Directory with the agents' database; made if it is missing.",
+    )
+    task_queue: str = Field(
+        DEFAULT_TASK_QUEUE,
+        min_length=1,
+        max_length=200,
+        description="Names the installation: clients and workers with the same one share agents.",
+    )
+    call_timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        le=86_400,
+        description="How long a mutation or read waits for a worker before CallTimeoutError.",
+    )
+    entity_max_events: int = Field(
+        500,
+        ge=50,
+        le=40_000,
+        description="Workflow history events after which an agent's entity continues as new.",
+    )
+    entity_max_bytes: int = Field(
+        256 * 1024,
+        ge=16 * 1024,
+        le=40 * 1024 * 1024,
+        description="Workflow history bytes after which an agent's entity continues as new.",
+    )
+    entity_max_batches: int = Field(
+        1_500,
+        ge=1,
+        le=1_900,
+        description="Batches of mutations after which an entity continues as new; Temporal "
+        "refuses more than 2,000 updates in one run.",
+    )
+    entity_idle_seconds: float = Field(
+        600.0,
+        gt=0,
+        le=30 * 86_400,
+        description="Idle time after which an entity ends; the next call starts it again.",
+    )
+    max_cached_agents: int = Field(
+        2_000,
+        ge=0,
+        le=1_000_000,
+        description="Entities that a worker keeps warm, about 60 KiB each.",
+    )
+    max_handlers: int = Field(
+        1_000, ge=1, le=100_000, description="Handlers that run at the same time in one worker."
+    )
+    shutdown_grace_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=3_600,
+        description="How long a stopping worker lets commits end; handlers are handed to others "
+        "at once.",
+    )
+    receipt_age_seconds: float = Field(
+        7 * 86_400.0,
+        gt=0,
+        le=_CENTURY_SECONDS,
+        description="How long an idempotency key is remembered, at the least.",
+    )
+    receipt_count: int = Field(
+        10_000,
+        ge=1,
+        description="Newest idempotency keys of an agent that are remembered whatever their age.",
+    )
+    history_count: int = Field(
+        1_000, ge=1, description="Newest versions of an agent's state whose values are kept."
+    )
+    history_bytes: int = Field(
+        16 * 1024 * 1024,
+        ge=1,
+        description="Bytes of an agent's state history whose values are kept at the most.",
+    )
+    outbox_age_seconds: float = Field(
+        600.0,
+        gt=0,
+        le=_CENTURY_SECONDS,
+        description="How long the change feed and answers of one-way batches are kept.",
+    )
+    log_level: LogLevel = Field("info", description="debug, info, warning or error.")
+    log_format: LogFormat = Field("text", description="text for people, json for machines.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take values from the caller, then the environment, and from nowhere else."""
+        return init_settings, env_settings
+
+    def entity_run(self) -> EntityRun:
+        """Return the limits of entity runs, for `AgentClient.connect(entity=...)`."""
+        return EntityRun(
+            "",
+            "",
+            self.entity_max_events,
+            self.entity_max_bytes,
+            self.entity_max_batches,
+            self.entity_idle_seconds,
+        )
+
+    def retention(self) -> Retention:
+        """Return how long things are kept, for `AgentRuntime.start(retention=...)`."""
+        return Retention(
+            receipt_age=timedelta(seconds=self.receipt_age_seconds),
+            receipt_count=self.receipt_count,
+            history_count=self.history_count,
+            history_bytes=self.history_bytes,
+            outbox_age=timedelta(seconds=self.outbox_age_seconds),
+        )
+
+    @property
+    def call_timeout(self) -> timedelta:
+        """`call_timeout_seconds` as a duration."""
+        return timedelta(seconds=self.call_timeout_seconds)
+
+    @property
+    def shutdown_grace(self) -> timedelta:
+        """`shutdown_grace_seconds` as a duration."""
+        return timedelta(seconds=self.shutdown_grace_seconds)
+
+
+def variable_name(field: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{field.upper()}"
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read and check all settings.
+
+    Args:
+        **overrides: Settings by name that win over the environment; None counts as not given.
+
+    Raises:
+        ConfigurationError: A variable with our prefix is unknown, or a value does not fit; names
+            the variable.
+    """
+    _refuse_unknown(os.environ)
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False, include_context=False)
+        field = str(first["loc"][0])
+        value = str(first["input"])
+        raise ConfigurationError(
+            f"{variable_name(field)}={value:.100} is wrong: {first['msg'].lower()}; "
+            f"{Settings.model_fields[field].description}",
+            variable=variable_name(field),
+        ) from None
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = [variable_name(field) for field in Settings.model_fields]
+    for name in sorted(environment):
+        if not name.upper().startswith(PREFIX) or name.upper() in known:
+            continue
+        nearest = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+        raise ConfigurationError(
+            f"{name} is no setting; did you mean {nearest[0]}? All settings are in "
+            "docs/settings.md",
+            variable=name,
+            nearest=nearest[0],
+        )
