@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
@@ -35,7 +35,7 @@ class Agent(Generic[StateT]):
     what they had committed is not applied again.
     """
 
-    initial_state: ClassVar[Any] = UNSET
+    initial_state: Any = UNSET
     """The state of a new agent, stored when it is first read (state-and-sync 7.2)."""
 
     _ref: AgentRef

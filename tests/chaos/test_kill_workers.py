@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from agent_runtime.client import AgentClient
 from agent_runtime.state_reader import StateHistoryEntry
 from agent_runtime.temporal_server import TemporalServer
+from tests.support.eventually import assert_eventually
 from tests.support.worker_process import WorkerProcess
 
 AGENTS, CALLERS, ROUNDS = 5, 20, 25
@@ -41,8 +43,7 @@ async def test_acknowledged_mutations_are_stored_once_each_in_order(
 
         async def kill() -> None:
             for kills in range(1, KILLS + 1):
-                while _count(acknowledged) < kills * 500 // (KILLS + 1):
-                    await asyncio.sleep(0.005)
+                await _reached(lambda: _count(acknowledged), kills * 500 // (KILLS + 1))
                 await worker.kill()
                 await asyncio.sleep(chance.random() * 0.3)
                 await worker.start()
@@ -76,16 +77,13 @@ async def test_handlers_do_not_repeat_what_they_have_done(
         async def kill() -> None:
             for _ in range(kills):
                 before = _lines(tmp_path, "steps", names)
-                while len(_lines(tmp_path, "steps", names)) < len(before) + 8:
-                    await asyncio.sleep(0.005)
+                await _reached(lambda: len(_lines(tmp_path, "steps", names)), len(before) + 8)
                 await asyncio.sleep(chance.random() * 0.03)
                 await worker.kill()
                 await worker.start()
 
         results, _ = await asyncio.gather(
-            asyncio.gather(
-                *(journal.call("work", name, rounds, str(tmp_path)) for name in names)
-            ),
+            asyncio.gather(*(journal.call("work", name, rounds, str(tmp_path)) for name in names)),
             kill(),
         )
 
@@ -109,6 +107,13 @@ def _worker(name: str, temporal: TemporalServer, tmp_path: Path) -> WorkerProces
         data_dir=tmp_path / "data",
         task_queue=f"chaos-{name}",
     )
+
+
+async def _reached(count: Callable[[], int], goal: int) -> None:
+    async def check() -> None:
+        assert count() >= goal
+
+    await assert_eventually(check, seconds=120, every=0.005)
 
 
 def _count(acknowledged: dict[str, list[tuple[str, int]]]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -98,7 +99,7 @@ def main(release: str) -> None:
     HISTORIES.mkdir(exist_ok=True)
     for name, history in asyncio.run(record(release)).items():
         text = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history.to_json())
-        (HISTORIES / f"{name}.json").write_text(text)
+        (HISTORIES / f"{name}.json").write_text(text.replace(socket.gethostname(), "host"))
 
 
 if __name__ == "__main__":

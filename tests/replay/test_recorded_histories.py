@@ -45,7 +45,7 @@ async def test_a_users_workflow_with_steps_replays_in_the_sandbox(path: Path) ->
 
 
 def test_the_recordings_show_what_they_are_for() -> None:
-    """Each kind of workflow is recorded, with local and regular commits, signals and a roll-over."""
+    """Every workflow is recorded, with local and regular commits, signals and a roll-over."""
     events = {
         path.stem.partition("-")[2]: [
             EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
