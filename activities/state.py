@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
@@ -53,11 +55,12 @@ class StateActivities:
         if self._is_draining and activity.info().is_local:
             raise ApplicationError("the worker is stopping", type=DRAINING, non_retryable=True)
         try:
-            groups = [
-                await self._host.commit_batch(batch, answer_id=answer_id or None)
-                for batch in decode_batches(batches.payload.data)
-            ]
-            text = encode_outcomes(groups)
+            decoded = decode_batches(batches.payload.data)
+            text = encode_outcomes(
+                await asyncio.gather(*(self._host.commit_batch(batch) for batch in decoded))
+            )
+            if answer_id:
+                await self._keep_answer(answer_id, text.decode())
         except ApplicationError:
             raise
         except Exception as error:
@@ -65,6 +68,10 @@ class StateActivities:
             logger.exception("commit failed")
             raise InternalError(f"commit failed: {type(error).__name__}") from error
         return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=text))
+
+    async def _keep_answer(self, answer_id: str, text: str) -> None:
+        now = time.time_ns() // 1_000_000
+        await self._host.storage.write(lambda tx: tx.add_answer(answer_id, text, now))
 
     @activity.defn(name=STEP_ACTIVITY)
     async def step(self, step: StepMutation) -> StepReceipt:

@@ -19,7 +19,7 @@ from agent_runtime.errors import (
     VersionConflictError,
 )
 from agent_runtime.identity import AgentRef
-from agent_runtime.mutation import Mutation, MutationKind, Outcome, Receipt, encode_outcomes
+from agent_runtime.mutation import Mutation, MutationKind, Outcome, Receipt
 from agent_runtime.state_change import StateRules, WorkingState, apply_mutation
 from agent_runtime.storage.protocol import (
     HookRow,
@@ -44,7 +44,6 @@ class CommitRequest:
         update: For a mutation of kind update: the function from the present value to the next.
         has_hook: The class defines `on_state_changed`.
         hook_depth: How many change hooks, one through the other, led to this request.
-        answer_id: Also keep the outcomes under this id, for a sender that cannot wait.
     """
 
     ref: AgentRef
@@ -53,7 +52,6 @@ class CommitRequest:
     update: Callable[[Any], Any] | None = None
     has_hook: bool = False
     hook_depth: int = 0
-    answer_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +170,6 @@ class Committer:
             await tx.add_outbox(writes.outbox)
         if writes.hooks:
             await tx.add_hooks(writes.hooks)
-        for entry in entries:
-            if entry.request.answer_id is not None:
-                answer = encode_outcomes([entry.outcomes]).decode()
-                await tx.add_answer(entry.request.answer_id, answer, now)
         await self._prune(tx, changed, now)
         hooked = {row.agent_id for row in writes.hooks}
         return [

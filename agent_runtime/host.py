@@ -110,26 +110,26 @@ class AgentHost:
         """Let handlers reach other agents through `client`."""
         self._client = client
 
-    async def commit_batch(
-        self, batch: AgentBatch, *, answer_id: str | None = None
-    ) -> list[Outcome]:
+    async def commit_batch(self, batch: AgentBatch) -> list[Outcome]:
         """Commit mutations that came from outside; one outcome each.
 
+        What refuses all of them, such as an unknown class, is the outcome of each.
+
         Raises:
-            UnknownAgentClassError: This worker does not serve the class.
-            AgentStartError: `on_start` raised.
-            StorageError: Nothing was stored.
+            StorageUnavailableError: Nothing was stored; repeat it.
         """
-        definition = self.registry.definition(batch.ref.class_name)
-        if not (definition.has_validator or definition.has_start):
-            return await self._submit(
-                definition, batch.ref, batch.mutations, definition, answer_id=answer_id
-            )
-        async with self.using(batch.ref) as agent:
-            rules = self._rules(definition, agent)
-            return await self._submit(
-                definition, batch.ref, batch.mutations, rules, answer_id=answer_id
-            )
+        ref = batch.ref
+        try:
+            definition = self.registry.definition(ref.class_name)
+            if not (definition.has_validator or definition.has_start):
+                return await self._submit(definition, ref, batch.mutations, definition)
+            async with self.using(ref) as agent:
+                rules = self._rules(definition, agent)
+                return await self._submit(definition, ref, batch.mutations, rules)
+        except AgentRuntimeError as error:
+            if error.is_retryable:
+                raise
+            return [error] * len(batch.mutations)
 
     async def commit(
         self,
@@ -228,10 +228,9 @@ class AgentHost:
         *,
         update: Callable[[Any], Any] | None = None,
         hook_depth: int = 0,
-        answer_id: str | None = None,
     ) -> list[Outcome]:
         return await self._committer.commit(
-            CommitRequest(ref, mutations, rules, update, definition.has_hook, hook_depth, answer_id)
+            CommitRequest(ref, mutations, rules, update, definition.has_hook, hook_depth)
         )
 
     def _rules(self, definition: AgentDefinition, agent: Agent[Any]) -> StateRules:

@@ -63,7 +63,7 @@ class Receipt:
     Args:
         version: The state's version right after it; stays the same however often it is repeated.
         applied: This very call changed the state.
-        duplicate: An earlier call with the same key had applied it.
+        duplicate: An earlier call, or an earlier attempt of this one, had applied it.
     """
 
     version: int
