@@ -1,0 +1,44 @@
+"""The agents that benchmarks use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from agent_runtime import Agent, callable
+from bench.peers.plain_transaction import PlainTransactions
+
+
+class Count(BaseModel):
+    """State of a counter."""
+
+    count: int = 0
+
+
+class Counter(Agent[Count]):
+    """A keyed counter with a typed state, and handlers that measure from inside."""
+
+    initial_state = Count()
+
+    @callable()
+    async def pause(self, seconds: float) -> None:
+        """Do nothing for a while, as a handler that waits for a model does."""
+        await asyncio.sleep(seconds)
+
+    @callable()
+    async def compare_writes(self, folder: str, times: int) -> list[list[float]]:
+        """Return seconds of `set_state` and of the same work by hand, taken in turns."""
+        ours: list[float] = []
+        plain: list[float] = []
+        async with PlainTransactions(Path(folder) / "plain.db") as transactions:
+            for number in range(times):
+                start = time.perf_counter()
+                await self.set_state(Count(count=number))
+                between = time.perf_counter()
+                await transactions.increment(self.name, f"key-{number}")
+                plain.append(time.perf_counter() - between)
+                ours.append(between - start)
+        return [ours, plain]

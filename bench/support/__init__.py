@@ -1,0 +1,1 @@
+"""What every benchmark row needs: processes, load, accounting, statistics and the table."""
