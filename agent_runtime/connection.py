@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import re
 import time
 from typing import Any
 
@@ -13,6 +15,8 @@ from temporalio.service import RetryConfig, RPCError
 from agent_runtime.errors import ConfigurationError, TemporalUnreachableError
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
+# The SDK alone would wait three times as long for a port that takes connections and says nothing.
+_CONNECT_SECONDS = 10.0
 
 # The SDK's native threads may meet an interpreter that is being taken down and abort the process
 # (temporalio/sdk-python issue 300); a moment to come to rest avoids it.
@@ -46,8 +50,9 @@ async def connect_temporal(
             initial_interval_millis=1, max_retries=0, max_elapsed_time_millis=1
         )
     try:
-        return await Client.connect(**options)
-    except (RuntimeError, RPCError) as error:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await Client.connect(**options)
+    except (RuntimeError, RPCError, TimeoutError) as error:
         raise TemporalUnreachableError(
             f"no Temporal server answers at {target} ({_reason(error)}); start one with "
             "`agent-runtime dev`, or set TEMPORAL_ADDRESS, and for a cloud namespace "
@@ -59,5 +64,11 @@ async def connect_temporal(
 
 
 def _reason(error: Exception) -> str:
-    text = str(error).replace("Failed client connect: ", "")
-    return text.split("\n")[0][:200]
+    if isinstance(error, TimeoutError):
+        return f"nothing came back within {_CONNECT_SECONDS:g} s"
+    text = str(error)
+    # The SDK prints a nest of Rust values; the innermost quoted sentence is what happened.
+    quoted: list[str] = re.findall(r'(?:message: |error: )"([^"]+)"', text)
+    if quoted:
+        return quoted[-1]
+    return text.replace("Failed client connect: ", "").split("\n")[0][:200]

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -188,7 +189,14 @@ def _import(place: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{place} cannot be imported: {error}") from error
+    except ConfigurationError:
+        raise
     except (ImportError, SyntaxError) as error:
         raise ConfigurationError(f"{place} cannot be imported: {error}") from error
+    except Exception as error:
+        # Any error of the author's module, with the line that raised it.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigurationError(
+            f"{place} cannot be imported: {type(error).__name__}: {error} "
+            f"({frame.filename}, line {frame.lineno})"
+        ) from error
