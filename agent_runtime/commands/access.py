@@ -1,0 +1,83 @@
+"""How commands reach agents: past Temporal if the database is here, through it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_runtime.client import AgentClient
+    from agent_runtime.config import Settings
+    from agent_runtime.storage.sqlite import SqliteStorage
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the shared options say; None where they say nothing."""
+
+    data_dir: Path | None = None
+    address: str | None = None
+    namespace: str | None = None
+    task_queue: str | None = None
+    timeout_seconds: float | None = None
+
+    def settings(self) -> Settings:
+        """Return the settings with these options on top.
+
+        Raises:
+            ConfigurationError: A variable or an option is wrong.
+        """
+        from agent_runtime.config import load_settings
+
+        return load_settings(
+            data_dir=self.data_dir,
+            task_queue=self.task_queue,
+            call_timeout_seconds=self.timeout_seconds,
+        )
+
+
+@asynccontextmanager
+async def open_client(target: Target) -> AsyncIterator[AgentClient]:
+    """Connect through Temporal.
+
+    Raises:
+        TemporalUnreachableError: Nothing answers there.
+    """
+    from agent_runtime.client import AgentClient
+
+    settings = target.settings()
+    async with await AgentClient.connect(
+        target.address,
+        target.namespace,
+        task_queue=settings.task_queue,
+        timeout=settings.call_timeout,
+        entity=settings.entity_run(),
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
+    """Open the database of the data directory; None if there is none.
+
+    Raises:
+        ConfigurationError: A data directory was named and is no directory.
+        StorageError: There is a database, and it cannot be used.
+    """
+    from agent_runtime.errors import ConfigurationError
+    from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
+
+    data_dir = target.settings().data_dir
+    if data_dir.exists() and not data_dir.is_dir():
+        raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
+    if not (data_dir / FILE_NAME).exists():
+        yield None
+        return
+    storage = await SqliteStorage.open(data_dir)
+    try:
+        yield storage
+    finally:
+        await storage.close()

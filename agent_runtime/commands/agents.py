@@ -1,0 +1,180 @@
+"""`agent-runtime agents`: which agents there are, and what is known of one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_runtime.commands import options
+from agent_runtime.commands.access import Target, open_client, open_storage
+from agent_runtime.commands.output import print_json, print_table
+from agent_runtime.json_value import Json
+
+if TYPE_CHECKING:
+    from agent_runtime.identity import AgentRef
+    from agent_runtime.storage.sqlite import SqliteStorage
+
+app = typer.Typer(help="List agents and describe one.", no_args_is_help=True)
+
+_PAGE = 500
+
+
+@app.command("list")
+def list_agents(
+    class_name: Annotated[
+        str | None, typer.Option("--class", help="Only agents of this class.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = None,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    task_queue: options.TaskQueue = None,
+) -> None:
+    """List agents; through Temporal only those whose entity ran within its retention."""
+    target = Target(data_dir, address, namespace, task_queue)
+    rows = asyncio.run(_list(target, class_name, limit))
+    if as_json:
+        print_json({"agents": rows})
+        return
+    print_table(
+        "agents",
+        ["class", "name", "version", "updated (UTC)"],
+        [(row["agent"], row["name"], row["version"], row["updated_at"]) for row in rows],
+        empty="there are no agents yet",
+    )
+
+
+@app.command("describe")
+def describe(
+    class_name: options.AgentClassName,
+    name: options.AgentName,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = None,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    task_queue: options.TaskQueue = None,
+    timeout: options.Timeout = None,
+) -> None:
+    """Print where an agent stands: state, database, entity workflow."""
+    target = Target(data_dir, address, namespace, task_queue, timeout)
+    facts = asyncio.run(_describe(target, class_name, name))
+    if as_json:
+        print_json(facts)
+        return
+    rows = [(key.replace("_", " "), value) for key, value in facts.items()]
+    print_table(f"{class_name}/{name}", ["", ""], rows, empty="")
+
+
+async def _list(target: Target, class_name: str | None, limit: int) -> list[dict[str, Json]]:
+    async with open_storage(target) as storage:
+        if storage is not None:
+            return await _list_stored(storage, class_name, limit)
+    return await _list_running(target, class_name, limit)
+
+
+async def _list_stored(
+    storage: SqliteStorage, class_name: str | None, limit: int
+) -> list[dict[str, Json]]:
+    rows: list[dict[str, Json]] = []
+    after: AgentRef | None = None
+    while len(rows) < limit:
+        size = min(_PAGE, limit - len(rows))
+        page = await storage.list_agents(class_name=class_name, after=after, limit=size)
+        for agent in page:
+            rows.append(_row(agent.ref, agent.version or 0, _time(agent.updated_at)))
+        if len(page) < size:
+            break
+        after = page[-1].ref
+    return rows
+
+
+async def _list_running(
+    target: Target, class_name: str | None, limit: int
+) -> list[dict[str, Json]]:
+    from temporalio.service import RPCError
+
+    from agent_runtime.call import ENTITY_WORKFLOW
+    from agent_runtime.errors import TemporalUnreachableError
+    from agent_runtime.identity import AgentRef
+
+    refs: dict[AgentRef, datetime] = {}
+    async with open_client(target) as client:
+        prefix = f"{client.task_queue}/agent/"
+        try:
+            async for run in client.temporal.list_workflows(f"WorkflowType='{ENTITY_WORKFLOW}'"):
+                found, _, name = run.id.removeprefix(prefix).partition("/")
+                if not run.id.startswith(prefix) or class_name not in (None, found):
+                    continue
+                refs.setdefault(AgentRef(found, name), run.start_time)
+                if len(refs) >= limit:
+                    break
+        except RPCError as error:
+            raise TemporalUnreachableError(f"Temporal did not answer: {error.message}") from error
+    return [_row(ref, None, None) for ref in sorted(refs)]
+
+
+async def _describe(target: Target, class_name: str, name: str) -> dict[str, Json]:
+    from agent_runtime.errors import UnavailableError
+    from agent_runtime.identity import agent_ref, file_stem, workflow_id
+    from agent_runtime.state_reader import read_snapshot
+
+    ref = agent_ref(class_name, name)
+    settings = target.settings()
+    facts: dict[str, Json] = {"agent": class_name, "name": name}
+    async with open_storage(target) as storage:
+        if storage is not None:
+            stored = await storage.read_state(ref)
+            snapshot = await read_snapshot(storage, ref)
+            facts |= {
+                "is_known": stored is not None,
+                "version": snapshot.version,
+                "is_set": snapshot.is_set,
+                "state_bytes": len((stored.state or "").encode()) if stored else 0,
+                "updated_at": _time(stored.updated_at) if stored else None,
+                "pending_hooks": len(await storage.read_hooks(stored.agent_id, 1_000))
+                if stored
+                else 0,
+                "database": str(storage.path),
+            }
+            private = sorted(storage.path.parent.rglob(f"sql-{file_stem(ref)}.db"))
+            facts["own_database"] = str(private[0]) if private else None
+        else:
+            async with open_client(target) as client:
+                remote = await client.agent(*ref).get_state()
+            facts |= {"version": remote.version, "is_set": remote.is_set}
+    facts["workflow_id"] = workflow_id(settings.task_queue, ref)
+    try:
+        facts["entity"] = await _entity_status(target, facts["workflow_id"])
+    except UnavailableError:
+        facts["entity"] = "unknown: Temporal does not answer"
+    return facts
+
+
+async def _entity_status(target: Target, identity: str) -> str:
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from agent_runtime.errors import TemporalUnreachableError
+
+    async with open_client(target) as client:
+        try:
+            found = await client.temporal.get_workflow_handle(identity).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return "asleep"
+            raise TemporalUnreachableError(f"Temporal did not answer: {error.message}") from error
+    is_awake = found.status is not None and found.status.name == "RUNNING"
+    return f"awake, {found.history_length} events" if is_awake else "asleep"
+
+
+def _row(ref: AgentRef, version: int | None, updated_at: str | None) -> dict[str, Json]:
+    return {"agent": ref.class_name, "name": ref.name, "version": version, "updated_at": updated_at}
+
+
+def _time(milliseconds: int | None) -> str | None:
+    if not milliseconds:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

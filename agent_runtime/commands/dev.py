@@ -1,0 +1,57 @@
+"""`agent-runtime dev`: everything that agents need, on one machine, with one command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_runtime.commands import options
+from agent_runtime.commands.access import Target
+
+if TYPE_CHECKING:
+    from agent_runtime.dev import DevSession
+
+
+def dev(
+    modules: options.Modules,
+    port: Annotated[int, typer.Option(help="Temporal's port; 0 takes a free one.")] = 7233,
+    ui_port: Annotated[
+        int, typer.Option(help="Port of Temporal's web page; 0 takes a free one.")
+    ] = 8233,
+    data_dir: options.DataDir = None,
+    task_queue: options.TaskQueue = None,
+) -> None:
+    """Start Temporal and a worker for MODULE...; restarts what crashes, until Ctrl-C."""
+    from agent_runtime.dev import DevSession, locked
+
+    settings = Target(data_dir=data_dir, task_queue=task_queue).settings()
+    directory = settings.data_dir.absolute()
+    with locked(directory):
+        session = DevSession(
+            modules, directory, settings.task_queue, port=port, ui_port=ui_port, say=_say
+        )
+        asyncio.run(_run(session))
+
+
+async def _run(session: DevSession) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def arrived(number: int) -> None:
+        if stop.is_set():
+            session.kill()
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, arrived, number)
+    await session.run(stop)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stdout, flush=True)

@@ -1,0 +1,47 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AgentClassName = Annotated[str, typer.Argument(metavar="CLASS", help="Agent class, GameAgent.")]
+AgentName = Annotated[str, typer.Argument(metavar="NAME", help="Instance name, room-1.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Directory of the database [AGENT_RUNTIME_DATA_DIR]."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Temporal's host:port [TEMPORAL_ADDRESS]."),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", help="Temporal's namespace [TEMPORAL_NAMESPACE]."),
+]
+TaskQueue = Annotated[
+    str | None,
+    typer.Option("--task-queue", help="The installation [AGENT_RUNTIME_TASK_QUEUE]."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", help="Seconds to wait [AGENT_RUNTIME_CALL_TIMEOUT_SECONDS]."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", help="Idempotency key: a repeat with it changes nothing."),
+]
+ExpectedVersion = Annotated[
+    int | None,
+    typer.Option("--expected-version", help="Refuse unless the state has this version."),
+]
+Modules = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODULE...",
+        help="Files or dotted modules with agents; either with :Class for one of them.",
+    ),
+]
