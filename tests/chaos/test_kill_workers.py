@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.client import AgentClient
-from agent_runtime.state_reader import StateHistoryEntry
 from agent_runtime.temporal_server import TemporalServer
 from tests.support.eventually import assert_eventually
+from tests.support.history import stored_keys
 from tests.support.worker_process import WorkerProcess
 
 AGENTS, CALLERS, ROUNDS = 5, 20, 25
@@ -52,11 +52,9 @@ async def test_acknowledged_mutations_are_stored_once_each_in_order(
 
         assert _count(acknowledged) == CALLERS * ROUNDS
         for name, receipts in acknowledged.items():
-            history = await client.agent("Ledger", name).state_history(limit=1000)
-            stored = [entry for entry in reversed(history) if entry.key is not None]
-            assert {entry.key: entry.version for entry in stored} == dict(receipts)
-            assert len(stored) == len(receipts)
-            _assert_order_of_each_caller(stored)
+            stored = await stored_keys(client.agent("Ledger", name))
+            assert stored == dict(receipts)
+            _assert_order_of_each_caller(sorted(stored, key=lambda key: stored[key]))
             state = (await client.agent("Ledger", name).get_state()).value
             assert set(state.values()) == {ROUNDS - 1}
     await worker.stop()
@@ -125,9 +123,9 @@ def _lines(folder: Path, kind: str, names: list[str]) -> list[str]:
     return [line for path in paths if path.exists() for line in path.read_text().splitlines()]
 
 
-def _assert_order_of_each_caller(stored: list[StateHistoryEntry]) -> None:
+def _assert_order_of_each_caller(keys: list[str]) -> None:
     last: dict[str, int] = {}
-    for entry in stored:
-        caller, _, number = str(entry.key).partition("-")
+    for key in keys:
+        caller, _, number = key.partition("-")
         assert int(number) == last.get(caller, -1) + 1
         last[caller] = int(number)
