@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from agent_runtime import Agent, callable
 
@@ -41,6 +42,29 @@ class Journal(Agent[dict[str, int]]):
         """Return all rows, oldest first."""
         rows = await self.sql("SELECT worker, round FROM rounds ORDER BY rowid")
         return [[row["worker"], row["round"]] for row in rows]
+
+
+class Watcher(Agent[dict[str, Any]]):
+    """Notes every change of its state once."""
+
+    async def on_state_changed(self, state: dict[str, Any], source: str) -> None:
+        """Append the number of the change to a file, and to its own rows, as two effects."""
+        number = state["number"]
+
+        async def note() -> int:
+            append(Path(state["folder"]) / "changes", f"{number}")
+            return int(number)
+
+        await self.sql("CREATE TABLE IF NOT EXISTS changes (number INTEGER)")
+        await self.step("note", note)
+        await asyncio.sleep(0.05)
+        await self.sql("INSERT INTO changes VALUES (?)", number)
+
+    @callable()
+    async def changes(self) -> list[int]:
+        """Return the numbers of all changes noted in the agent's own rows."""
+        rows = await self.sql("SELECT number FROM changes ORDER BY rowid")
+        return [row["number"] for row in rows]
 
 
 def append(path: Path, line: str) -> None:
