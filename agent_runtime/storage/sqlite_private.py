@@ -14,7 +14,7 @@ from typing import TypeVar
 import aiosqlite
 import orjson
 
-from agent_runtime.errors import SqlError
+from agent_runtime.errors import SqlError, StorageUnavailableError
 from agent_runtime.identity import AgentRef, file_stem
 from agent_runtime.json_value import Json
 from agent_runtime.storage import sqlite_statements as statements
@@ -67,6 +67,7 @@ class PrivateDatabases:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._open: OrderedDict[AgentRef, _Private] = OrderedDict()
+        self._is_closed = False
 
     async def run(self, ref: AgentRef, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
         """Run one statement in a transaction of its own."""
@@ -82,6 +83,9 @@ class PrivateDatabases:
         """Return the effects noted for an invocation; an agent without a file has none."""
         if not self._path(ref).exists():
             return []
+        return await _shielded(self._effects(ref, invocation))
+
+    async def _effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
         async with self._use(ref) as connection:
             rows = await connection.execute_fetchall(
                 "SELECT agent_id, invocation_key, position, kind, fingerprint, result, created_at "
@@ -91,11 +95,13 @@ class PrivateDatabases:
         return [EffectRow(*row) for row in rows]
 
     async def close(self) -> None:
-        """Close every file."""
+        """Refuse new statements, wait for those that run, and close every file."""
+        self._is_closed = True
         while self._open:
             _, private = self._open.popitem()
-            if private.connection is not None:
-                await private.connection.close()
+            async with private.lock:
+                if private.connection is not None:
+                    await private.connection.close()
 
     async def _run(
         self, ref: AgentRef, query: str, params: Sequence[Json]
@@ -142,12 +148,16 @@ class PrivateDatabases:
 
     @asynccontextmanager
     async def _use(self, ref: AgentRef) -> AsyncIterator[aiosqlite.Connection]:
+        if self._is_closed:
+            raise StorageUnavailableError("the storage is closed")
         private = self._open.setdefault(ref, _Private(self._path(ref)))
         self._open.move_to_end(ref)
         private.users += 1
         try:
             await self._close_surplus()
             async with private.lock:
+                if self._is_closed:
+                    raise StorageUnavailableError("the storage is closed")
                 with storage_errors(str(private.path)):
                     yield await private.open(ref)
         finally:
@@ -155,8 +165,9 @@ class PrivateDatabases:
 
     async def _close_surplus(self) -> None:
         idle = [ref for ref, private in self._open.items() if private.users == 0]
-        for ref in idle[: max(0, len(self._open) - MAX_OPEN)]:
-            private = self._open.pop(ref)
+        # All are taken out before the first await: nobody else closes or uses them meanwhile.
+        surplus = [self._open.pop(ref) for ref in idle[: max(0, len(self._open) - MAX_OPEN)]]
+        for private in surplus:
             if private.connection is not None:
                 await private.connection.close()
 
