@@ -64,6 +64,7 @@ MIGRATIONS: list[list[str]] = [
             finished_at BIGINT,
             outcome TEXT,
             UNIQUE (agent_id, invocation_key))""",
+        "CREATE INDEX invocations_age ON invocations (agent_id, id)",
         """CREATE INDEX invocations_lane ON invocations (agent_id, id)
             WHERE is_exclusive = 1 AND finished_at IS NULL""",
         """CREATE TABLE invocation_effects (

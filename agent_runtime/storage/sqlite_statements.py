@@ -144,29 +144,44 @@ WHERE m.agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
 
 DELETE_EFFECTS = "DELETE FROM invocation_effects WHERE agent_id = ? AND invocation_key = ?"
 
+# Versions of an agent have no gaps and lose their values from the oldest on, so each of the next
+# three looks at what it drops and keeps, never at all that the agent has ever done.
 DELETE_HISTORY_VALUES = """
 UPDATE state_mutations SET value = NULL
-WHERE agent_id = :agent_id AND value IS NOT NULL AND version < (
-    SELECT MAX(f.version) FROM state_mutations f
-    WHERE f.agent_id = :agent_id AND f.is_full = 1 AND f.version <= (
-        SELECT MIN(kept.version) FROM (
-            SELECT m.version, ROW_NUMBER() OVER newest AS rank,
-                SUM(LENGTH(m.value)) OVER newest AS bytes
-            FROM state_mutations m WHERE m.agent_id = :agent_id AND m.value IS NOT NULL
-            WINDOW newest AS (ORDER BY m.version DESC)
-        ) AS kept
-        WHERE kept.rank = 1 OR (kept.rank <= :history_count AND kept.bytes <= :history_bytes)))"""
+WHERE agent_id = :agent_id
+    AND version > COALESCE((SELECT d.version FROM state_mutations d
+        WHERE d.agent_id = :agent_id AND d.value IS NULL ORDER BY d.version DESC LIMIT 1), 0)
+    AND version < (SELECT f.version FROM state_mutations f
+        WHERE f.agent_id = :agent_id AND f.is_full = 1 AND f.version <= (
+            SELECT MIN(kept.version) FROM (
+                SELECT m.version, ROW_NUMBER() OVER newest AS rank,
+                    SUM(LENGTH(CAST(m.value AS BLOB))) OVER newest AS bytes
+                FROM state_mutations m
+                WHERE m.agent_id = :agent_id AND m.value IS NOT NULL AND m.version > (
+                    SELECT MAX(h.version) FROM state_mutations h WHERE h.agent_id = :agent_id
+                ) - MAX(:history_count, 1)
+                WINDOW newest AS (ORDER BY m.version DESC)
+            ) AS kept
+            WHERE kept.rank = 1 OR kept.bytes <= :history_bytes)
+        ORDER BY f.version DESC LIMIT 1)"""
 
+# One bound each, by MIN: of two, SQLite would walk the rows up to the first.
 DELETE_RECEIPTS = """
 DELETE FROM state_mutations
-WHERE agent_id = :agent_id AND created_at < :expired AND value IS NULL
-    AND version <= (SELECT version FROM agent_states WHERE agent_id = :agent_id) - :count"""
+WHERE agent_id = :agent_id AND version < MIN(
+    (SELECT version FROM agent_states WHERE agent_id = :agent_id) - :count + 1,
+    COALESCE((SELECT k.version FROM state_mutations k
+        WHERE k.agent_id = :agent_id AND (k.created_at >= :expired OR k.value IS NOT NULL)
+        ORDER BY k.version LIMIT 1), 9223372036854775807))"""
 
 DELETE_INVOCATIONS = """
 DELETE FROM invocations
-WHERE agent_id = :agent_id AND finished_at < :expired AND id <= (
-    SELECT id FROM invocations WHERE agent_id = :agent_id
-    ORDER BY id DESC LIMIT 1 OFFSET :count)"""
+WHERE agent_id = :agent_id AND finished_at < :expired AND id < MIN(
+    (SELECT id FROM invocations WHERE agent_id = :agent_id
+        ORDER BY id DESC LIMIT 1 OFFSET :count) + 1,
+    COALESCE((SELECT k.id FROM invocations k
+        WHERE k.agent_id = :agent_id AND k.created_at >= :expired
+        ORDER BY k.id LIMIT 1), 9223372036854775807))"""
 
 # Rows are appended in order of time, so the oldest few thousand are enough to look at.
 DELETE_OUTBOX = """
