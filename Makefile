@@ -1,0 +1,63 @@
+# Every target sets itself up: the environment is made anew when what it needs has changed.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+TIERS := unit integration replay acceptance chaos e2e
+# The first Python of 3.11 or later that can make an environment.
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	if $$each -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$each; break; fi; done)
+MODULE ?= examples/quickstart.py
+
+.PHONY: help demo dev test check format bench clean
+
+help:
+	@echo "make demo    a background agent at work; its worker is killed, nothing is lost"
+	@echo "make dev     Temporal and a worker for MODULE=$(MODULE)"
+	@echo "make test    all tests, fast ones first"
+	@echo "make check   format, lint and types"
+	@echo "make format  let the formatter rewrite the code"
+	@echo "make bench   measurements, each beside its peer or floor"
+	@echo "make clean   remove the environment and caches"
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[local]'
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.runtime
+	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable '.[local]'
+	@touch $@
+
+demo: $(VENV)/.runtime
+	$(PY) examples/background_agent/demo.py
+
+dev: $(VENV)/.runtime
+	$(VENV)/bin/agent-runtime dev $(MODULE)
+
+test: $(VENV)/.development
+	@for tier in $(TIERS); do \
+		if ! ls tests/$$tier/test_*.py >/dev/null 2>&1; then continue; fi; \
+		echo "== $$tier"; \
+		$(PY) -m pytest -q tests/$$tier || exit 1; \
+	done
+
+check: $(VENV)/.development
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	cd examples/background_agent && MYPYPATH=../.. ../../$(PY) -m mypy --strict agents.py workflows.py demo.py ../quickstart.py
+
+format: $(VENV)/.development
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: $(VENV)/.development
+	$(PY) -m bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
