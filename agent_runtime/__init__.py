@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 _HOME = {
     "Agent": "agent",
-    "AgentCall": "client",
+    "AgentCall": "agent_call",
     "AgentClient": "client",
-    "AgentHandle": "client",
+    "AgentHandle": "handle",
     "AgentRef": "identity",
     "AgentRuntime": "runtime",
     "AgentRuntimeError": "errors",
@@ -47,10 +47,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent as Agent
-    from agent_runtime.client import AgentCall as AgentCall
+    from agent_runtime.agent_call import AgentCall as AgentCall
     from agent_runtime.client import AgentClient as AgentClient
-    from agent_runtime.client import AgentHandle as AgentHandle
     from agent_runtime.errors import AgentRuntimeError as AgentRuntimeError
+    from agent_runtime.handle import AgentHandle as AgentHandle
     from agent_runtime.handler import callable as callable
     from agent_runtime.identity import AgentRef as AgentRef
     from agent_runtime.json_value import Json as Json

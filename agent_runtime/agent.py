@@ -16,7 +16,7 @@ from agent_runtime.mutation import MutationKind, Receipt
 from agent_runtime.state import UNSET, StateSchema, StateT, Unset
 
 if TYPE_CHECKING:
-    from agent_runtime.invocation import Effects
+    from agent_runtime.effects import Effects
     from agent_runtime.remote import RemoteAgent
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Agent(Generic[StateT]):
             VersionConflictError: Another version is present.
         """
         value = from_json(self._schema.dump(state))
-        return await self._effects().mutate(self, MutationKind.SET, value, expected_version)
+        return await self._effects().mutate(MutationKind.SET, value, expected_version)
 
     async def merge_state(
         self, partial: dict[str, Json], *, expected_version: int | None = None
@@ -108,11 +108,11 @@ class Agent(Generic[StateT]):
             StateRejectedError: As `set_state`; also if the present state is not an object.
         """
         value = from_json(to_json(partial, what="the partial state"))
-        return await self._effects().mutate(self, MutationKind.MERGE, value, expected_version)
+        return await self._effects().mutate(MutationKind.MERGE, value, expected_version)
 
     async def reset_state(self) -> Receipt:
         """Put `initial_state` back, as the class has it now; `{}` where it has none."""
-        return await self._effects().mutate(self, MutationKind.RESET)
+        return await self._effects().mutate(MutationKind.RESET)
 
     async def update_state(self, change: Callable[[StateT], StateT]) -> Receipt:
         """Replace the state by `change(present state)`, computed inside the transaction.
@@ -121,7 +121,7 @@ class Agent(Generic[StateT]):
         must not be async, and may run again when its transaction is repeated. What it raises
         reaches the caller and changes nothing.
         """
-        return await self._effects().mutate(self, MutationKind.UPDATE, update=change)
+        return await self._effects().mutate(MutationKind.UPDATE, update=change)
 
     async def sql(self, query: str, *params: Json) -> list[dict[str, Json]]:
         """Run one statement on the agent's own database and return its rows (state-and-sync 15).
@@ -136,7 +136,7 @@ class Agent(Generic[StateT]):
         Raises:
             SqlError: The statement failed, or a value cannot be bound.
         """
-        return await self._effects().sql(self, query, params)
+        return await self._effects().sql(query, params)
 
     async def step(
         self,

@@ -132,6 +132,9 @@ class AgentBatcher:
         try:
             while batch := self._take():
                 await self._deliver(batch)
+                # Let those just answered go first: what they ask next comes along at once, in one
+                # batch with what has waited, not in a batch of its own behind it.
+                await asyncio.sleep(0)
         finally:
             self._runner = None
             self._on_idle()

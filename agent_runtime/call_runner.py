@@ -99,7 +99,7 @@ async def _run_handler(host: AgentHost, request: CallRequest, options: CallableO
     async with host.using(ref) as agent:
         invocation = Invocation(
             host,
-            ref,
+            agent,
             await host.agent_id(ref),
             request.key,
             [

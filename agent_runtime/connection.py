@@ -63,6 +63,11 @@ async def connect_temporal(
         raise ConfigurationError(f"Temporal address {target!r}: {error}") from error
 
 
+def unreachable(error: RPCError) -> TemporalUnreachableError:
+    """Return the error for a call that Temporal did not answer."""
+    return TemporalUnreachableError(f"Temporal did not answer: {error.message}")
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing came back within {_CONNECT_SECONDS:g} s"

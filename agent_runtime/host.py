@@ -191,7 +191,7 @@ class AgentHost:
             agent = definition.agent_class()
         except Exception as error:
             raise AgentStartError(f"{ref}: {definition.class_name}() raised {error!r}") from error
-        agent._bind(ref, definition.schema, lambda: current_invocation(ref))
+        agent._bind(ref, definition.schema, lambda: current_invocation(agent))
         instance = _Instance(agent, is_started=not definition.has_start)
         self._instances[ref] = instance
         return instance
@@ -205,7 +205,7 @@ class AgentHost:
     async def _run_start(self, instance: _Instance) -> None:
         agent = instance.agent
         agent_id = await self.agent_id(agent._ref)
-        invocation = Invocation(self, agent._ref, agent_id, f"start/{uuid.uuid4()}")
+        invocation = Invocation(self, agent, agent_id, f"start/{uuid.uuid4()}")
         instance.users += 1
         try:
             await run_within(invocation, agent.on_start)

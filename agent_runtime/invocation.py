@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from agent_runtime.effects import Effects, Journal
 from agent_runtime.errors import (
     AgentRuntimeError,
     HandlerDivergedError,
@@ -24,7 +25,6 @@ from agent_runtime.errors import (
     InvalidRequestError,
     SqlError,
 )
-from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, fingerprint, from_json, to_json
 from agent_runtime.mutation import Mutation, MutationKind, Receipt
 from agent_runtime.remote import RemoteAgent
@@ -51,38 +51,6 @@ _COMMENT = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
 _current: ContextVar[Invocation | None] = ContextVar("agent_runtime_invocation", default=None)
 
 
-class Effects(Protocol):
-    """What an agent's methods can do that lasts."""
-
-    async def mutate(
-        self,
-        agent: Agent[Any],
-        kind: MutationKind,
-        value: Json = None,
-        expected_version: int | None = None,
-        update: Callable[[Any], Any] | None = None,
-    ) -> Receipt:
-        """Change the agent's state."""
-
-    async def sql(
-        self, agent: Agent[Any], query: str, params: Sequence[Json]
-    ) -> list[dict[str, Json]]:
-        """Run a statement on the agent's own database."""
-
-    async def step(
-        self,
-        name: str,
-        run: Callable[[], Awaitable[T]],
-        attempts: int,
-        timeout: timedelta | None,
-        backoff: timedelta,
-    ) -> T:
-        """Run an outside effect once."""
-
-    def agent(self, class_name: str, name: str) -> RemoteAgent:
-        """Return another agent."""
-
-
 class InvocationHost(Protocol):
     """What an invocation needs of the process it runs in."""
 
@@ -104,11 +72,12 @@ class InvocationHost(Protocol):
         """Commit mutations of an agent that lives in this process."""
 
 
-class Invocation(Effects):
+class Invocation(Effects, Journal):
     """The effects of one handler run.
 
     Args:
-        agent_id: The agent's number in the storage.
+        agent: The agent whose handler runs.
+        agent_id: Its number in the storage.
         key: Unique within the agent; the same for all repeats of the run.
         recorded: The effects that an earlier run of the same invocation committed.
         hook_depth: How many change hooks, one through the other, led here.
@@ -119,7 +88,7 @@ class Invocation(Effects):
     def __init__(
         self,
         host: InvocationHost,
-        ref: AgentRef,
+        agent: Agent[Any],
         agent_id: int,
         key: str,
         recorded: Sequence[EffectRow] = (),
@@ -129,18 +98,33 @@ class Invocation(Effects):
         chain: tuple[str, ...] = (),
     ) -> None:
         self._host = host
-        self.ref = ref
-        self.key = key
-        self.hook_depth = hook_depth
-        self.chain = chain
+        self.ref = agent._ref
+        self._agent = agent
+        self._key = key
+        self._hook_depth = hook_depth
+        self._chain = chain
         self._is_hook = is_hook
         self._agent_id = agent_id
         self._recorded = {effect.position: effect for effect in recorded}
         self._position = 0
 
+    @property
+    def key(self) -> str:
+        """See `Journal.key`."""
+        return self._key
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """See `Journal.chain`."""
+        return self._chain
+
+    @property
+    def hook_depth(self) -> int:
+        """See `Journal.hook_depth`."""
+        return self._hook_depth
+
     async def mutate(
         self,
-        agent: Agent[Any],
         kind: MutationKind,
         value: Json = None,
         expected_version: int | None = None,
@@ -160,6 +144,7 @@ class Invocation(Effects):
         if recorded is not None:
             return Receipt(int(recorded.result or 0), applied=False, duplicate=True)
         mutations = [mutation]
+        agent = self._agent
         if agent._is_initial_read:
             mutations.insert(0, Mutation("-", MutationKind.INIT))
         outcome = (await self._host.commit(agent, mutations, update, depth))[-1]
@@ -168,9 +153,7 @@ class Invocation(Effects):
             raise outcome
         return outcome
 
-    async def sql(
-        self, agent: Agent[Any], query: str, params: Sequence[Json]
-    ) -> list[dict[str, Json]]:
+    async def sql(self, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
         """See `Agent.sql`."""
         _check_params(query, params)
         if not _is_writing(query):
@@ -213,12 +196,7 @@ class Invocation(Effects):
         return result
 
     async def effect(self, kind: str, payload: Json, run: Callable[[str], Awaitable[Json]]) -> Json:
-        """Run an effect unless it is recorded, record it, and return its result in JSON form.
-
-        Args:
-            kind: Names the effect in errors; with `payload` it tells effects apart.
-            run: Given an idempotency key of the effect's own.
-        """
+        """See `Journal.effect`."""
         position = self._take()
         asked = self._effect(position, kind, payload, None)
         recorded = self._recall(position, kind, asked.fingerprint)
@@ -265,16 +243,16 @@ class Invocation(Effects):
         )
 
 
-def current_invocation(ref: AgentRef) -> Invocation:
-    """Return the invocation that the calling code runs in.
+def current_invocation(agent: Agent[Any]) -> Invocation:
+    """Return the invocation of the agent that the calling code runs in.
 
     Raises:
         InternalError: The code does not run in a handler of that agent.
     """
     invocation = _current.get()
-    if invocation is None or invocation.ref != ref:
+    if invocation is None or invocation.ref != agent._ref:
         raise InternalError(
-            f"{ref}: only the agent's own handlers can do this; from elsewhere use an AgentClient"
+            f"{agent._ref}: only the agent's own handlers can do this; elsewhere use an AgentClient"
         )
     return invocation
 

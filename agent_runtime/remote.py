@@ -9,16 +9,16 @@ from agent_runtime.json_value import Json
 from agent_runtime.mutation import Receipt
 
 if TYPE_CHECKING:
-    from agent_runtime.client import AgentHandle
-    from agent_runtime.invocation import Invocation
+    from agent_runtime.effects import Journal
+    from agent_runtime.handle import AgentHandle
     from agent_runtime.state_reader import StateSnapshot
 
 
 class RemoteAgent:
     """What `self.agent(class_name, name)` returns."""
 
-    def __init__(self, invocation: Invocation, handle: AgentHandle) -> None:
-        self._invocation = invocation
+    def __init__(self, journal: Journal, handle: AgentHandle) -> None:
+        self._journal = journal
         self._handle = handle
 
     async def call(self, method: str, *args: Json) -> Json:
@@ -28,20 +28,20 @@ class RemoteAgent:
             HandlerError: The method raised.
             InvalidRequestError: There is no such class or method, or it is not callable.
         """
-        invocation = self._invocation
+        journal = self._journal
 
         async def run(key: str) -> Json:
             call = await self._handle.start_call(
                 method,
                 *args,
                 idempotency_key=key,
-                chain=(*invocation.chain, invocation.key),
-                hook_depth=invocation.hook_depth,
+                chain=(*journal.chain, journal.key),
+                hook_depth=journal.hook_depth,
             )
             return await call.result()
 
         kind = f"call {self._handle.ref}.{method}"
-        return await invocation.effect(kind, list(args), run)
+        return await journal.effect(kind, list(args), run)
 
     async def set_state(self, state: Json) -> Receipt:
         """Replace the other agent's state."""
@@ -73,5 +73,5 @@ class RemoteAgent:
         async def run(key: str) -> Json:
             return (await send(key)).version
 
-        version = await self._invocation.effect(f"{name} {self._handle.ref}", payload, run)
+        version = await self._journal.effect(f"{name} {self._handle.ref}", payload, run)
         return Receipt(version)

@@ -23,7 +23,8 @@ from agent_runtime.call import (
     EntityRun,
     handler_queue,
 )
-from agent_runtime.client import DEFAULT_TIMEOUT, TASK_TIMEOUT, AgentClient
+from agent_runtime.channel import TASK_TIMEOUT
+from agent_runtime.client import DEFAULT_TIMEOUT, AgentClient
 from agent_runtime.connection import connect_temporal
 from agent_runtime.direct_read import install_reader
 from agent_runtime.errors import StorageError

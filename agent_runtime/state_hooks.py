@@ -83,7 +83,7 @@ async def _prepare(host: AgentHost, agent: Agent[Any], row: HookRow) -> _Hook:
         *await host.storage.sql_effects(ref, key),
     ]
     return _Hook(
-        Invocation(host, ref, row.agent_id, key, recorded, hook_depth=row.depth, is_hook=True),
+        Invocation(host, agent, row.agent_id, key, recorded, hook_depth=row.depth, is_hook=True),
         rebuild([(entry.is_full, entry.value) for entry in entries]),
         entries[-1].source if entries else "server",
     )
@@ -111,7 +111,7 @@ async def report_error(host: AgentHost, agent: Agent[Any], hook: str, error: Exc
     failure = HandlerError(f"{hook} failed: {type(error).__name__}: {error}", hook=hook)
     failure.__cause__ = error
     ref = agent._ref
-    invocation = Invocation(host, ref, await host.agent_id(ref), f"error/{uuid.uuid4()}")
+    invocation = Invocation(host, agent, await host.agent_id(ref), f"error/{uuid.uuid4()}")
     try:
         await run_within(invocation, lambda: agent.on_error(failure))
     except Exception:

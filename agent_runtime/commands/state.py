@@ -15,7 +15,7 @@ from agent_runtime.commands.output import print_json, print_table, short_json
 from agent_runtime.json_value import Json, from_json
 
 if TYPE_CHECKING:
-    from agent_runtime.client import AgentHandle
+    from agent_runtime.handle import AgentHandle
     from agent_runtime.identity import AgentRef
     from agent_runtime.mutation import Receipt
     from agent_runtime.state_reader import StateHistoryEntry, StateSnapshot

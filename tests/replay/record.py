@@ -15,7 +15,6 @@ from pathlib import Path
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
-from agent_runtime.batcher import Contention
 from agent_runtime.call import EntityRun
 from agent_runtime.client import AgentClient
 from agent_runtime.identity import agent_ref, call_workflow_id, hooks_workflow_id, workflow_id
@@ -65,10 +64,9 @@ async def _record(
 
     for number in range(4):
         await handle.merge_state({"n": number})
-    contention = client._contention.setdefault(ref, Contention())
-    contention.note()
+    client.channel.contention(ref).note()
     await handle.merge_state({"one_way": 1})  # by signal
-    client._contention.pop(ref)
+    client.channel._contention.pop(ref)
     entity = workflow_id(QUEUE, ref)
     histories["entity-running"] = await _history(client.temporal, entity)
     first_run = (await client.temporal.get_workflow_handle(entity).describe()).run_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_runtime.client import AgentHandle
+from agent_runtime.handle import AgentHandle
 from agent_runtime.state_reader import StateHistoryEntry
 
 

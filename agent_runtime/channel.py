@@ -1,0 +1,188 @@
+"""The way from this process to all agents: batches out, receipts back, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.common import RawValue, WorkflowIDConflictPolicy
+
+from agent_runtime.batcher import RPC_TIMEOUT, AgentBatcher, BatchSender, Contention
+from agent_runtime.call import ENTITY_WORKFLOW, MUTATE_SIGNAL, MUTATE_UPDATE, EntityRun
+from agent_runtime.errors import AgentRuntimeError, CallTimeoutError
+from agent_runtime.idempotency_key import KeyMaker
+from agent_runtime.identity import AgentRef, workflow_id
+from agent_runtime.json_value import to_json
+from agent_runtime.mutation import (
+    Mutation,
+    Outcome,
+    Receipt,
+    decode_outcomes,
+    encode_batch,
+    encode_mutation,
+)
+from agent_runtime.state import MAX_STATE_BYTES, check_size
+from agent_runtime.storage.protocol import Storage
+
+T = TypeVar("T")
+
+TASK_TIMEOUT = timedelta(seconds=2)
+
+
+class Channel:
+    """Carries mutations of all agents of this process, one batcher each.
+
+    Args:
+        temporal: For calls and reads; may retry by itself.
+        updates: For batches; must not retry by itself, as the batcher does.
+        storage: If this process reaches it.
+        timeout: How long a mutation or read waits for a worker.
+        entity: Limits of entity runs; its names are not used.
+    """
+
+    def __init__(
+        self,
+        temporal: Client,
+        updates: Client,
+        *,
+        storage: Storage | None,
+        task_queue: str,
+        timeout: timedelta,
+        entity: EntityRun,
+    ) -> None:
+        self.temporal = temporal
+        self.updates = updates
+        self.storage = storage
+        self.task_queue = task_queue
+        self.timeout = timeout
+        self._entity = entity
+        self._batchers: dict[AgentRef, AgentBatcher] = {}
+        self._contention: dict[AgentRef, Contention] = {}
+        self._keys = KeyMaker()
+
+    def contention(self, ref: AgentRef) -> Contention:
+        """Return whether, and for how long, the agent's batches go by signal."""
+        return self._contention.setdefault(ref, Contention())
+
+    async def submit(self, ref: AgentRef, mutation: Mutation) -> Receipt:
+        """Send a mutation with the agent's next batch and return its receipt.
+
+        Raises:
+            CallTimeoutError: No worker answered in time; repeat with the same key.
+            AgentRuntimeError: The mutation's own refusal.
+        """
+        encoded = encode_mutation(mutation)
+        if len(encoded) > MAX_STATE_BYTES:
+            check_size(len(to_json(mutation.value)))
+        batcher = self._batchers.get(ref)
+        if batcher is None:
+            batcher = AgentBatcher(
+                _Sender(self, ref), self.contention(ref), lambda: self._forget(ref)
+            )
+            self._batchers[ref] = batcher
+        future = batcher.submit(encoded)
+        outcome = await self.in_time(future, f"a mutation of {ref}")
+        if isinstance(outcome, AgentRuntimeError):
+            raise type(outcome)(outcome.message, **outcome.details_map)
+        return outcome
+
+    def new_key(self) -> str:
+        """Return an idempotency key that nobody else has."""
+        return self._keys.next()
+
+    async def in_time(self, call: Awaitable[T], what: str) -> T:
+        """Await a call within the client's timeout.
+
+        Raises:
+            CallTimeoutError: Naming `what`.
+        """
+        seconds = self.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await call
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise CallTimeoutError(
+                f"no answer to {what} within {seconds:g} s; check that a worker runs on task queue "
+                f"{self.task_queue!r}; it may still happen, so repeat it with the same key",
+                seconds=seconds,
+            ) from None
+
+    def _forget(self, ref: AgentRef) -> None:
+        self._batchers.pop(ref, None)
+        if not self._contention[ref].is_on:
+            del self._contention[ref]
+
+    def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
+        """Return how to start the agent's entity if it does not run."""
+        return WithStartWorkflowOperation(
+            ENTITY_WORKFLOW,
+            self.entity_run(ref),
+            id=workflow_id(self.task_queue, ref),
+            task_queue=self.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=TASK_TIMEOUT,
+        )
+
+    def entity_run(self, ref: AgentRef) -> EntityRun:
+        """Return what a new run of an agent's entity is given."""
+        limits = self._entity
+        return EntityRun(
+            ref.class_name,
+            ref.name,
+            limits.max_events,
+            limits.max_bytes,
+            limits.max_batches,
+            limits.idle_seconds,
+        )
+
+
+class _Sender(BatchSender):
+    """Batches of one agent, over Temporal."""
+
+    def __init__(self, channel: Channel, ref: AgentRef) -> None:
+        self._channel = channel
+        self._ref = ref
+
+    @property
+    def can_read_answers(self) -> bool:
+        return self._channel.storage is not None
+
+    async def send(self, batch_id: str, mutations: list[bytes]) -> list[Outcome]:
+        outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
+            MUTATE_UPDATE,
+            _json_value(encode_batch(self._ref, mutations)),
+            start_workflow_operation=self._channel.start_operation(self._ref),
+            id=batch_id,
+            result_type=RawValue,
+            rpc_timeout=RPC_TIMEOUT,
+        )
+        return decode_outcomes(outcomes.payload.data)[0]
+
+    async def send_one_way(self, batch_id: str, mutations: list[bytes]) -> None:
+        await self._channel.updates.start_workflow(
+            ENTITY_WORKFLOW,
+            self._channel.entity_run(self._ref),
+            id=workflow_id(self._channel.task_queue, self._ref),
+            task_queue=self._channel.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=TASK_TIMEOUT,
+            start_signal=MUTATE_SIGNAL,
+            start_signal_args=[batch_id, _json_value(encode_batch(self._ref, mutations))],
+            rpc_timeout=RPC_TIMEOUT,
+        )
+
+    async def read_answer(self, batch_id: str) -> list[Outcome] | None:
+        if self._channel.storage is None:
+            return None
+        answer = await self._channel.storage.read_answer(batch_id)
+        return None if answer is None else decode_outcomes(answer.encode())[0]
+
+
+def _json_value(text: bytes) -> RawValue:
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=text))

@@ -1,0 +1,229 @@
+"""One agent, from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from temporalio.client import WorkflowQueryFailedError
+from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from agent_runtime.agent_call import AgentCall
+from agent_runtime.call import CALL_WORKFLOW, READ_QUERY, CallRequest, CallResult, handler_queue
+from agent_runtime.channel import TASK_TIMEOUT, Channel
+from agent_runtime.connection import unreachable
+from agent_runtime.errors import InvalidRequestError
+from agent_runtime.identity import AgentRef, call_workflow_id, workflow_id
+from agent_runtime.json_value import Json, fingerprint, from_json, to_json
+from agent_runtime.mutation import Mutation, MutationKind, Receipt, check_key
+from agent_runtime.state_reader import (
+    MAX_HISTORY,
+    StateHistoryEntry,
+    StateSnapshot,
+    open_history,
+    open_snapshot,
+    read_history,
+    read_snapshot,
+    read_version,
+)
+
+
+class AgentHandle:
+    """One agent, from outside: change and read its state, call its methods."""
+
+    def __init__(self, channel: Channel, ref: AgentRef) -> None:
+        self._channel = channel
+        self.ref = ref
+
+    async def set_state(
+        self,
+        state: Json,
+        *,
+        idempotency_key: str | None = None,
+        expected_version: int | None = None,
+    ) -> Receipt:
+        """Replace the state; when this returns it is on disk.
+
+        Args:
+            idempotency_key: Give one to repeat safely after an error; a second use returns the
+                first receipt.
+            expected_version: Refuse unless the state has this version.
+
+        Raises:
+            StateRejectedError: The state type or validator refused.
+            VersionConflictError: Another version is present.
+            IdempotencyConflictError: The key was used with another payload.
+            NotSerializableError: The value is not JSON.
+            StateTooLargeError: More than 2,000,000 bytes of JSON.
+            CallTimeoutError: No worker answered in time.
+        """
+        return await self._mutate(MutationKind.SET, state, idempotency_key, expected_version)
+
+    async def merge_state(
+        self,
+        partial: dict[str, Json],
+        *,
+        idempotency_key: str | None = None,
+        expected_version: int | None = None,
+    ) -> Receipt:
+        """Replace the named top-level keys; None is a value, nothing is removed.
+
+        Raises:
+            AgentRuntimeError: As `set_state`.
+        """
+        return await self._mutate(MutationKind.MERGE, partial, idempotency_key, expected_version)
+
+    async def reset_state(
+        self, *, idempotency_key: str | None = None, expected_version: int | None = None
+    ) -> Receipt:
+        """Put the class's `initial_state` back; `{}` where it has none.
+
+        Raises:
+            AgentRuntimeError: As `set_state`.
+        """
+        return await self._mutate(MutationKind.RESET, None, idempotency_key, expected_version)
+
+    async def get_state(self, *, version: int | None = None) -> StateSnapshot:
+        """Return the present state, at least as new as every mutation that has returned.
+
+        Reading an agent whose state was never set stores its `initial_state`.
+
+        Args:
+            version: Return this earlier state instead.
+
+        Raises:
+            InvalidRequestError: That version does not exist or is kept no longer.
+            CallTimeoutError: No worker answered in time.
+        """
+        if version is not None:
+            return await self._read_version(version)
+        snapshot = await self._read_snapshot()
+        if snapshot is not None and snapshot.is_set:
+            return snapshot
+        await self._mutate(MutationKind.INIT, None, None, None)
+        return await self._read_snapshot() or StateSnapshot(None, 0, is_set=False)
+
+    async def state_history(
+        self, *, newest: int | None = None, limit: int = 100
+    ) -> list[StateHistoryEntry]:
+        """Return the state's versions, newest first; the newest 1,000 keep their values.
+
+        Args:
+            newest: Start at this version, to read on.
+            limit: At most so many, 1 to 1,000.
+        """
+        if not 0 < limit <= MAX_HISTORY:
+            raise InvalidRequestError(f"limit must be 1 to {MAX_HISTORY}, not {limit}")
+        if self._channel.storage is not None:
+            return await read_history(self._channel.storage, self.ref, newest=newest, limit=limit)
+        answer = await self._query({"read": "history", "newest": newest, "limit": limit})
+        return open_history(answer or [])
+
+    async def call(
+        self,
+        method: str,
+        *args: Json,
+        idempotency_key: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> Json:
+        """Call a `@callable` method and return its result.
+
+        The call is durable: it runs to its end even if this process dies or the caller is
+        cancelled. With the same key it is not run again; its recorded outcome is returned.
+
+        Args:
+            timeout: Give up waiting after this; None waits as long as the handler runs.
+
+        Raises:
+            HandlerError: The method raised; `details_map` has `error_type` and `error`.
+            InvalidRequestError: No such class or method, not callable, or wrong arguments.
+            IdempotencyConflictError: The key was used for another call.
+            CallTimeoutError: `timeout` passed; the handler goes on.
+        """
+        call = await self.start_call(method, *args, idempotency_key=idempotency_key)
+        return await call.result(timeout=timeout)
+
+    async def start_call(
+        self,
+        method: str,
+        *args: Json,
+        idempotency_key: str | None = None,
+        chain: Sequence[str] = (),
+        hook_depth: int = 0,
+    ) -> AgentCall:
+        """Start a call as `call` does, and return without waiting for its result.
+
+        Args:
+            chain: Keys of exclusive handlers that wait for this call, to find deadlocks.
+            hook_depth: How many change hooks, one through the other, led here.
+        """
+        plain = from_json(to_json(list(args), what="the arguments"))
+        key = self._channel.new_key() if idempotency_key is None else idempotency_key
+        check_key(key)
+        request = CallRequest(
+            self.ref.class_name, self.ref.name, method, plain, key, list(chain), hook_depth
+        )
+        temporal = self._channel.temporal
+        identity = call_workflow_id(self._channel.task_queue, self.ref, key)
+        try:
+            handle = await temporal.start_workflow(
+                CALL_WORKFLOW,
+                request,
+                id=identity,
+                task_queue=handler_queue(self._channel.task_queue),
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                result_type=CallResult,
+                task_timeout=TASK_TIMEOUT,
+                static_summary=f"{self.ref.class_name}.{method}",
+                request_eager_start=True,
+            )
+        except WorkflowAlreadyStartedError:
+            handle = temporal.get_workflow_handle(identity, result_type=CallResult)
+        except RPCError as error:
+            raise unreachable(error) from error
+        return AgentCall(self.ref, key, handle, fingerprint([method, plain]))
+
+    async def _mutate(
+        self,
+        kind: MutationKind,
+        value: Json,
+        idempotency_key: str | None,
+        expected_version: int | None,
+    ) -> Receipt:
+        key = self._channel.new_key() if idempotency_key is None else idempotency_key
+        return await self._channel.submit(self.ref, Mutation(key, kind, value, expected_version))
+
+    async def _read_snapshot(self) -> StateSnapshot | None:
+        if self._channel.storage is not None:
+            return await read_snapshot(self._channel.storage, self.ref)
+        answer = await self._query({"read": "state"})
+        return None if answer is None else open_snapshot(answer)
+
+    async def _read_version(self, version: int) -> StateSnapshot:
+        if self._channel.storage is not None:
+            return await read_version(self._channel.storage, self.ref, version)
+        answer = await self._query({"read": "version", "version": version})
+        if answer is None:
+            raise InvalidRequestError(f"{self.ref} has no state at version {version}")
+        return open_snapshot(answer)
+
+    async def _query(self, request: Json) -> Json:
+        """Ask the entity's worker; None if the agent has no entity that could be asked."""
+        handle = self._channel.temporal.get_workflow_handle(
+            workflow_id(self._channel.task_queue, self.ref)
+        )
+        text = to_json(request).decode()
+        try:
+            answer: RawValue = await self._channel.in_time(
+                handle.query(READ_QUERY, text, result_type=RawValue), f"a read of {self.ref}"
+            )
+        except WorkflowQueryFailedError as error:
+            raise InvalidRequestError(str(error)) from error
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise unreachable(error) from error
+        return from_json(answer.payload.data)
