@@ -112,6 +112,14 @@ class GroupWriter:
             # The units fail with what went wrong first; the next `begin` shows if more is broken.
             logger.warning("rollback failed", exc_info=True)
 
+    async def _undo(self, error: Exception) -> None:
+        try:
+            await self._connection.undo()
+        except Exception:
+            # A full disk takes the whole transaction back: then no unit of the group stands, and
+            # the reason is what this unit met, not that its savepoint is gone.
+            raise error from None
+
     async def _run_unit(self, unit: Unit, *, is_alone: bool) -> tuple[Any, Exception | None]:
         connection = self._connection
         if not is_alone:
@@ -120,7 +128,7 @@ class GroupWriter:
             result = await unit(connection.transaction)
         except Exception as error:
             if not is_alone:
-                await connection.undo()
+                await self._undo(error)
             return None, error
         if not is_alone:
             await connection.release()
