@@ -1,44 +1,29 @@
-"""Handler calls as they travel through workflows: plain types only."""
+"""What travels through workflows: plain types and names, importable in the sandbox."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_runtime.identity import AgentRef
-
 
 @dataclass(frozen=True)
-class CallRequest:
-    """A handler call.
+class StepCall:
+    """A handler call that a workflow asks for.
 
     Args:
         args: JSON values, positional.
-        key: Idempotency key; empty when the activity that runs the call is to make one of its run
-            and activity id.
-        chain: Keys of the handler invocations that wait for this call.
-        hook_depth: How many change hooks, one through the other, led to the call.
     """
 
     agent: str
     name: str
     method: str
     args: list[Any] = field(default_factory=list)
-    key: str = ""
-    chain: list[str] = field(default_factory=list)
-    hook_depth: int = 0
-
-    @property
-    def ref(self) -> AgentRef:
-        """The agent to call."""
-        return AgentRef(self.agent, self.name)
 
 
 @dataclass(frozen=True)
-class CallResult:
-    """What a call returned, with the fingerprint of what was asked."""
+class StepResult:
+    """What a call returned."""
 
-    fingerprint: str
     result: Any = None
 
 
@@ -89,14 +74,12 @@ class EntityRun:
 COMMIT_ACTIVITY = "agent_runtime.commit"
 STEP_ACTIVITY = "agent_runtime.step"
 CALL_ACTIVITY = "agent_runtime.call"
-HOOKS_ACTIVITY = "agent_runtime.state_hooks"
+HANDLERS_ACTIVITY = "agent_runtime.handlers"
 ENTITY_WORKFLOW = "agent_runtime.Agent"
-CALL_WORKFLOW = "agent_runtime.Call"
-HOOKS_WORKFLOW = "agent_runtime.StateHooks"
+HANDLERS_WORKFLOW = "agent_runtime.Handlers"
 MUTATE_UPDATE = "mutate"
 MUTATE_SIGNAL = "mutate_one_way"
 READ_QUERY = "read"
-WAKE_SIGNAL = "wake"
 ROLLING_OVER = "RollingOver"
 DRAINING = "Draining"
 

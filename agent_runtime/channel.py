@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowQueryFailedError
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from agent_runtime.batcher import RPC_TIMEOUT, AgentBatcher, BatchSender, Contention
-from agent_runtime.call import ENTITY_WORKFLOW, MUTATE_SIGNAL, MUTATE_UPDATE, EntityRun
-from agent_runtime.errors import AgentRuntimeError, CallTimeoutError
+from agent_runtime.call import (
+    ENTITY_WORKFLOW,
+    MUTATE_SIGNAL,
+    MUTATE_UPDATE,
+    READ_QUERY,
+    EntityRun,
+)
+from agent_runtime.connection import unreachable
+from agent_runtime.errors import AgentRuntimeError, CallTimeoutError, InvalidRequestError
 from agent_runtime.idempotency_key import KeyMaker
 from agent_runtime.identity import AgentRef, workflow_id
-from agent_runtime.json_value import to_json
+from agent_runtime.json_value import Json, from_json, to_json
 from agent_runtime.mutation import (
     Mutation,
     Outcome,
@@ -25,7 +35,9 @@ from agent_runtime.mutation import (
     encode_batch,
     encode_mutation,
 )
+from agent_runtime.outcomes import CallKey, Outcomes
 from agent_runtime.state import MAX_STATE_BYTES, check_size
+from agent_runtime.state_reader import read_outcomes
 from agent_runtime.storage.protocol import Storage
 
 T = TypeVar("T")
@@ -63,6 +75,12 @@ class Channel:
         self._batchers: dict[AgentRef, AgentBatcher] = {}
         self._contention: dict[AgentRef, Contention] = {}
         self._keys = KeyMaker()
+        look, pause_seconds = (
+            (self._ask_for_outcomes, 0.01)
+            if storage is None
+            else (partial(read_outcomes, storage), 0.002)
+        )
+        self.outcomes = Outcomes(look, pause_seconds=pause_seconds)
 
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""
@@ -90,6 +108,35 @@ class Channel:
             raise type(outcome)(outcome.message, **outcome.details_map)
         return outcome
 
+    async def query(self, ref: AgentRef, request: Json) -> Json:
+        """Ask the agent's entity to read; None if there is no entity that could be asked.
+
+        Raises:
+            InvalidRequestError: The worker refused the request.
+            CallTimeoutError: No worker answered in time.
+        """
+        handle = self.temporal.get_workflow_handle(workflow_id(self.task_queue, ref))
+        text = to_json(request).decode()
+        try:
+            answer: RawValue = await self.in_time(
+                handle.query(READ_QUERY, text, result_type=RawValue), f"a read of {ref}"
+            )
+        except WorkflowQueryFailedError as error:
+            raise InvalidRequestError(str(error)) from error
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise unreachable(error) from error
+        return from_json(answer.payload.data)
+
+    async def _ask_for_outcomes(self, keys: Sequence[CallKey]) -> dict[CallKey, Json]:
+        found: dict[CallKey, Json] = {}
+        for ref in {ref for ref, _ in keys}:
+            wanted = [key for of, key in keys if of == ref]
+            answer = await self.query(ref, {"read": "outcomes", "keys": wanted})
+            found |= {(ref, key): outcome for key, outcome in (answer or {}).items()}
+        return found
+
     def new_key(self) -> str:
         """Return an idempotency key that nobody else has."""
         return self._keys.next()
@@ -115,7 +162,7 @@ class Channel:
 
     def _forget(self, ref: AgentRef) -> None:
         self._batchers.pop(ref, None)
-        if not self._contention[ref].is_on:
+        if not self.contention(ref).is_on:
             del self._contention[ref]
 
     def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
@@ -154,14 +201,22 @@ class _Sender(BatchSender):
         return self._channel.storage is not None
 
     async def send(self, batch_id: str, mutations: list[bytes]) -> list[Outcome]:
-        outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
-            MUTATE_UPDATE,
-            _json_value(encode_batch(self._ref, mutations)),
-            start_workflow_operation=self._channel.start_operation(self._ref),
-            id=batch_id,
-            result_type=RawValue,
-            rpc_timeout=RPC_TIMEOUT,
-        )
+        operation = self._channel.start_operation(self._ref)
+        try:
+            outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
+                MUTATE_UPDATE,
+                _json_value(encode_batch(self._ref, mutations)),
+                start_workflow_operation=operation,
+                id=batch_id,
+                result_type=RawValue,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        except RPCError:
+            # The SDK keeps the error in the operation too, and complains if nobody looks there.
+            with contextlib.suppress(RPCError, TimeoutError):
+                async with asyncio.timeout(0):
+                    await operation.workflow_handle()
+            raise
         return decode_outcomes(outcomes.payload.data)[0]
 
     async def send_one_way(self, batch_id: str, mutations: list[bytes]) -> None:

@@ -10,24 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from agent_runtime.errors import (
-    AgentRuntimeError,
-    HandlerDivergedError,
-    IdempotencyConflictError,
-    VersionConflictError,
-)
+from agent_runtime.decision import CommitRequest, Known, Writes, decide
 from agent_runtime.identity import AgentRef
-from agent_runtime.mutation import Mutation, MutationKind, Outcome, Receipt
-from agent_runtime.state_change import StateRules, WorkingState, apply_mutation
+from agent_runtime.mutation import MutationKind, Outcome
+from agent_runtime.state_change import WorkingState
 from agent_runtime.storage.protocol import (
-    HookRow,
-    MutationRow,
-    OutboxRow,
     Retention,
     Storage,
-    StoredReceipt,
     StoredState,
     Transaction,
 )
@@ -35,33 +25,20 @@ from agent_runtime.storage.protocol import (
 MAX_MUTATIONS = 5_000
 
 
-@dataclass(slots=True)
-class CommitRequest:
-    """Mutations of one agent to commit together, in order, each succeeding or failing alone.
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did to an agent, as told to listeners.
 
     Args:
-        rules: What the agent's class says about its state.
-        update: For a mutation of kind update: the function from the present value to the next.
-        has_hook: The class defines `on_state_changed`.
-        hook_depth: How many change hooks, one through the other, led to this request.
+        state: The agent's head after it.
+        has_entries: It put entries into the agent's inbox.
+        has_cancellations: It cancelled entries.
     """
 
     ref: AgentRef
-    mutations: list[Mutation]
-    rules: StateRules
-    update: Callable[[Any], Any] | None = None
-    has_hook: bool = False
-    hook_depth: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The agent's head after a commit, as told to listeners."""
-
-    ref: AgentRef
     state: StoredState
-    mutation_count: int
-    has_hooks: bool
+    has_entries: bool
+    has_cancellations: bool
 
 
 @dataclass(slots=True)
@@ -72,21 +49,12 @@ class _Entry:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
-class _Writes:
-    """Rows that one commit adds, and the heads that it replaces."""
-
-    mutations: list[MutationRow] = field(default_factory=list)
-    outbox: list[OutboxRow] = field(default_factory=list)
-    hooks: list[HookRow] = field(default_factory=list)
-
-
 class Committer:
     """Group commit of state mutations for one process.
 
     Args:
         storage: Where they go.
-        on_commit: Called after each commit with the heads that changed.
+        on_commit: Called after each commit with what it did to each agent.
     """
 
     def __init__(
@@ -151,36 +119,37 @@ class Committer:
         refs = list(dict.fromkeys(entry.request.ref for entry in entries))
         stored = await tx.load_states(refs)
         working = {ref: WorkingState(stored[ref]) for ref in refs}
-        receipts = await tx.load_receipts(
-            [
-                (stored[entry.request.ref].agent_id, mutation.key)
-                for entry in entries
-                for mutation in entry.request.mutations
-            ]
-        )
+        known = await _load_known(tx, entries, stored)
         now = time.time_ns() // 1_000_000
-        writes = _Writes()
+        writes = Writes()
         for entry in entries:
-            _decide(entry, working[entry.request.ref], receipts, writes, now)
-        changed = [state for state in working.values() if state.is_changed]
-        heads = {id(state): state.head(now) for state in changed}
+            try:
+                entry.outcomes = decide(
+                    entry.request, working[entry.request.ref], known, writes, now
+                )
+            except Exception as error:  # the author's update function; its caller gets it as it is
+                entry.error = error
+        heads = {ref: state.head(now) for ref, state in working.items() if state.is_changed}
         if writes.mutations:
             await tx.add_mutations(writes.mutations)
             await tx.put_states(list(heads.values()))
             await tx.add_outbox(writes.outbox)
-        if writes.hooks:
-            await tx.add_hooks(writes.hooks)
-        await self._prune(tx, changed, now)
-        hooked = {row.agent_id for row in writes.hooks}
+        if writes.inbox:
+            await tx.add_invocations(writes.inbox)
+        if writes.cancellations:
+            await tx.cancel_invocations(writes.cancellations)
+        await self._prune(tx, [working[ref] for ref in heads], now)
+        called = {row.agent_id for row in writes.inbox}
+        cancelled = {agent_id for agent_id, _ in writes.cancellations}
         return [
             Committed(
                 ref,
-                heads[id(state)],
-                state.version - state.stored.version,
-                state.stored.agent_id in hooked,
+                heads.get(ref, stored[ref]),
+                stored[ref].agent_id in called,
+                stored[ref].agent_id in cancelled,
             )
-            for ref, state in working.items()
-            if state.is_changed
+            for ref in refs
+            if ref in heads or stored[ref].agent_id in called | cancelled
         ]
 
     async def _prune(self, tx: Transaction, changed: list[WorkingState], now: int) -> None:
@@ -192,81 +161,17 @@ class Committer:
                 await tx.prune_agent(state.stored.agent_id, self._retention, now)
 
 
-def _decide(
-    entry: _Entry,
-    working: WorkingState,
-    receipts: dict[tuple[int, str], StoredReceipt],
-    writes: _Writes,
-    now: int,
-) -> None:
-    request = entry.request
-    agent_id = working.stored.agent_id
-    for mutation in request.mutations:
-        print_ = mutation.fingerprint()
-        known = receipts.get((agent_id, mutation.key))
-        if known is not None:
-            entry.outcomes.append(_repeat(mutation, print_, known))
-            continue
-        expected = mutation.expected_version
-        if expected is not None and expected != working.version:
-            entry.outcomes.append(
-                VersionConflictError(
-                    f"{request.ref}: expected version {expected}, the state has version "
-                    f"{working.version}; read it and decide again",
-                    expected=expected,
-                    actual=working.version,
-                )
-            )
-            continue
-        before = working.mark()
-        try:
-            changes = apply_mutation(working, request.rules, mutation, request.update)
-        except AgentRuntimeError as error:
-            working.restore(before)
-            entry.outcomes.append(error)
-            continue
-        except Exception as error:  # the author's update function; its caller gets it as it is
-            working.restore(before)
-            entry.error = error
-            return
-        for change in changes:
-            is_asked = change.version == working.version
-            # An init needs no key: it does nothing the second time by its nature.
-            is_asked = is_asked and change.kind != MutationKind.INIT
-            key = mutation.key if is_asked else None
-            writes.mutations.append(
-                MutationRow(
-                    agent_id,
-                    change.version,
-                    key,
-                    print_ if is_asked else None,
-                    change.kind,
-                    mutation.source if is_asked else "server",
-                    change.value,
-                    change.is_full,
-                    now,
-                )
-            )
-            writes.outbox.append(OutboxRow(agent_id, "state", change.version, None, now))
-            if request.has_hook:
-                writes.hooks.append(HookRow(agent_id, change.version, request.hook_depth, now))
-        if changes:
-            receipts[agent_id, mutation.key] = StoredReceipt(working.version, mutation.kind, print_)
-        entry.outcomes.append(Receipt(working.version, applied=bool(changes)))
-
-
-def _repeat(mutation: Mutation, fingerprint: str, known: StoredReceipt) -> Outcome:
-    if fingerprint == known.fingerprint:
-        return Receipt(known.version, applied=False, duplicate=True)
-    if not mutation.key.isprintable():  # made by a handler's journal, not by a caller
-        return HandlerDivergedError(
-            f"the repeated handler asked for a {mutation.kind} where it had committed a "
-            f"{known.kind} with another payload (version {known.version}); make its effects depend "
-            "only on its arguments, the state and self.step results"
-        )
-    return IdempotencyConflictError(
-        f"idempotency key {mutation.key!r} was used for another {known.kind} "
-        f"(version {known.version}); use a new key for a new mutation",
-        key=mutation.key,
-        version=known.version,
+async def _load_known(
+    tx: Transaction, entries: list[_Entry], stored: dict[AgentRef, StoredState]
+) -> Known:
+    calls: list[tuple[int, str]] = []
+    mutations: list[tuple[int, str]] = []
+    for entry in entries:
+        agent_id = stored[entry.request.ref].agent_id
+        for mutation in entry.request.mutations:
+            keys = calls if mutation.kind is MutationKind.CALL else mutations
+            keys.append((agent_id, mutation.key))
+    return Known(
+        await tx.load_receipts(mutations) if mutations else {},
+        await tx.load_invocations(calls) if calls else {},
     )

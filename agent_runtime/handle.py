@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from temporalio.client import WorkflowQueryFailedError
-from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
-
 from agent_runtime.agent_call import AgentCall
-from agent_runtime.call import CALL_WORKFLOW, READ_QUERY, CallRequest, CallResult, handler_queue
-from agent_runtime.channel import TASK_TIMEOUT, Channel
-from agent_runtime.connection import unreachable
+from agent_runtime.channel import Channel
 from agent_runtime.errors import InvalidRequestError
-from agent_runtime.identity import AgentRef, call_workflow_id, workflow_id
-from agent_runtime.json_value import Json, fingerprint, from_json, to_json
-from agent_runtime.mutation import Mutation, MutationKind, Receipt, check_key
+from agent_runtime.identity import AgentRef
+from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.mutation import Mutation, MutationKind, Receipt
 from agent_runtime.state_reader import (
     MAX_HISTORY,
     StateHistoryEntry,
@@ -118,7 +111,9 @@ class AgentHandle:
             raise InvalidRequestError(f"limit must be 1 to {MAX_HISTORY}, not {limit}")
         if self._channel.storage is not None:
             return await read_history(self._channel.storage, self.ref, newest=newest, limit=limit)
-        answer = await self._query({"read": "history", "newest": newest, "limit": limit})
+        answer = await self._channel.query(
+            self.ref, {"read": "history", "newest": newest, "limit": limit}
+        )
         return open_history(answer or [])
 
     async def call(
@@ -159,32 +154,15 @@ class AgentHandle:
             chain: Keys of exclusive handlers that wait for this call, to find deadlocks.
             hook_depth: How many change hooks, one through the other, led here.
         """
-        plain = from_json(to_json(list(args), what="the arguments"))
         key = self._channel.new_key() if idempotency_key is None else idempotency_key
-        check_key(key)
-        request = CallRequest(
-            self.ref.class_name, self.ref.name, method, plain, key, list(chain), hook_depth
-        )
-        temporal = self._channel.temporal
-        identity = call_workflow_id(self._channel.task_queue, self.ref, key)
-        try:
-            handle = await temporal.start_workflow(
-                CALL_WORKFLOW,
-                request,
-                id=identity,
-                task_queue=handler_queue(self._channel.task_queue),
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                result_type=CallResult,
-                task_timeout=TASK_TIMEOUT,
-                static_summary=f"{self.ref.class_name}.{method}",
-                request_eager_start=True,
-            )
-        except WorkflowAlreadyStartedError:
-            handle = temporal.get_workflow_handle(identity, result_type=CallResult)
-        except RPCError as error:
-            raise unreachable(error) from error
-        return AgentCall(self.ref, key, handle, fingerprint([method, plain]))
+        fields = {
+            "method": method,
+            "args": from_json(to_json(list(args), what="the arguments")),
+            "chain": list(chain),
+            "hook_depth": hook_depth,
+        }
+        await self._channel.submit(self.ref, Mutation(key, MutationKind.CALL, fields))
+        return AgentCall(self._channel, self.ref, key)
 
     async def _mutate(
         self,
@@ -199,31 +177,13 @@ class AgentHandle:
     async def _read_snapshot(self) -> StateSnapshot | None:
         if self._channel.storage is not None:
             return await read_snapshot(self._channel.storage, self.ref)
-        answer = await self._query({"read": "state"})
+        answer = await self._channel.query(self.ref, {"read": "state"})
         return None if answer is None else open_snapshot(answer)
 
     async def _read_version(self, version: int) -> StateSnapshot:
         if self._channel.storage is not None:
             return await read_version(self._channel.storage, self.ref, version)
-        answer = await self._query({"read": "version", "version": version})
+        answer = await self._channel.query(self.ref, {"read": "version", "version": version})
         if answer is None:
             raise InvalidRequestError(f"{self.ref} has no state at version {version}")
         return open_snapshot(answer)
-
-    async def _query(self, request: Json) -> Json:
-        """Ask the entity's worker; None if the agent has no entity that could be asked."""
-        handle = self._channel.temporal.get_workflow_handle(
-            workflow_id(self._channel.task_queue, self.ref)
-        )
-        text = to_json(request).decode()
-        try:
-            answer: RawValue = await self._channel.in_time(
-                handle.query(READ_QUERY, text, result_type=RawValue), f"a read of {self.ref}"
-            )
-        except WorkflowQueryFailedError as error:
-            raise InvalidRequestError(str(error)) from error
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise unreachable(error) from error
-        return from_json(answer.payload.data)

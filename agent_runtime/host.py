@@ -8,12 +8,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from agent_runtime.agent import Agent
-from agent_runtime.commit import CommitRequest, Committed, Committer
+from agent_runtime.commit import Committed, Committer
+from agent_runtime.decision import CommitRequest
 from agent_runtime.errors import (
     AgentRuntimeError,
     AgentStartError,
@@ -24,6 +25,7 @@ from agent_runtime.identity import AgentRef
 from agent_runtime.invocation import Invocation, current_invocation, run_within
 from agent_runtime.json_value import Json
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome
+from agent_runtime.outcomes import Outcomes
 from agent_runtime.registry import AgentDefinition, AgentRegistry
 from agent_runtime.state import UNSET, StateSchema, Unset, parse_stored
 from agent_runtime.state_change import StateRules
@@ -33,6 +35,13 @@ if TYPE_CHECKING:
     from agent_runtime.client import AgentClient
 
 MAX_INSTANCES = 10_000
+
+
+class Runner(Protocol):
+    """What runs an agent's handlers in this process."""
+
+    def notify(self, *, looks_back: bool) -> bool:
+        """Look at the inbox, at all of it or at what is new; False if another runner must."""
 
 
 class _Instance:
@@ -58,6 +67,9 @@ class _InstanceRules:
     def schema(self) -> StateSchema[Any]:
         return self._definition.schema
 
+    def check_call(self, method: str, args: list[Json]) -> None:
+        self._definition.check_call(method, args)
+
     def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
         agent = self._agent
         # Typed to return nothing, but an author may have written `async def` in a base class.
@@ -81,7 +93,7 @@ class AgentHost:
     """Keeps agents' objects and commits their state.
 
     Args:
-        on_hooks: Called with the agents that have change hooks to run after a commit.
+        on_inbox: Called with each agent that has handlers to run and no runner in this process.
     """
 
     def __init__(
@@ -89,12 +101,15 @@ class AgentHost:
         storage: Storage,
         registry: AgentRegistry,
         *,
-        on_hooks: Callable[[list[AgentRef]], None],
+        on_inbox: Callable[[AgentRef], None],
         retention: Retention | None = None,
     ) -> None:
         self.storage = storage
         self.registry = registry
-        self._on_hooks = on_hooks
+        self.retention = retention or Retention()
+        self.outcomes = Outcomes(None)
+        self.runners: dict[AgentRef, Runner] = {}
+        self._on_inbox = on_inbox
         self._client: AgentClient | None = None
         self._committer = Committer(storage, on_commit=self._committed, retention=retention)
         self._instances: OrderedDict[AgentRef, _Instance] = OrderedDict()
@@ -107,8 +122,9 @@ class AgentHost:
         return self._client
 
     def connect(self, client: AgentClient) -> None:
-        """Let handlers reach other agents through `client`."""
+        """Let handlers reach other agents through `client`, and tell it of calls that end here."""
         self._client = client
+        self.outcomes = client.channel.outcomes
 
     async def commit_batch(self, batch: AgentBatch) -> list[Outcome]:
         """Commit mutations that came from outside; one outcome each.
@@ -241,8 +257,10 @@ class AgentHost:
             instance = self._instances.get(commit.ref)
             if instance is not None:
                 instance.agent._show(commit.state.state, commit.state.version)
-        if hooked := [commit.ref for commit in commits if commit.has_hooks]:
-            self._on_hooks(hooked)
+            if commit.has_entries or commit.has_cancellations:
+                runner = self.runners.get(commit.ref)
+                if runner is None or not runner.notify(looks_back=commit.has_cancellations):
+                    self._on_inbox(commit.ref)
 
     def _evict_surplus(self) -> None:
         surplus = len(self._instances) - MAX_INSTANCES

@@ -58,14 +58,9 @@ def workflow_id(task_queue: str, ref: AgentRef) -> str:
     return f"{task_queue}/agent/{ref.class_name}/{ref.name}"
 
 
-def hooks_workflow_id(task_queue: str, ref: AgentRef) -> str:
-    """Return the id of the workflow that runs the agent's pending change hooks."""
-    return f"{task_queue}/hooks/{ref.class_name}/{ref.name}"
-
-
-def call_workflow_id(task_queue: str, ref: AgentRef, key: str) -> str:
-    """Return the id of the workflow that carries one handler call."""
-    return f"{task_queue}/call/{ref.class_name}/{ref.name}/{key}"
+def handlers_workflow_id(task_queue: str, ref: AgentRef) -> str:
+    """Return the id of the workflow that runs the agent's handlers."""
+    return f"{task_queue}/handlers/{ref.class_name}/{ref.name}"
 
 
 def file_stem(ref: AgentRef) -> str:

@@ -31,6 +31,10 @@ class MutationKind(StrEnum):
     """Replace the state by what a function of the agent's code makes of it."""
     INIT = "init"
     """Store `initial_state` if no state was ever set; what reading does."""
+    CALL = "call"
+    """Put a handler call into the agent's inbox; the state stays as it is."""
+    CANCEL = "cancel"
+    """Ask the handler call with this key to stop; the state stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Mutation:
     Args:
         key: Idempotency key, 1 to 200 characters, unique within the agent.
         kind: What to do.
-        value: The new state, or the partial one of a merge; unused by reset and init.
+        value: The new state, the partial one of a merge, or what a call is given (`CallFields`);
+            unused by reset, init and cancel.
         expected_version: Refuse unless the state has this version; None takes any.
         source: "server", or the id of the client connection that sent the state.
     """
@@ -91,7 +96,7 @@ def encode_mutation(mutation: Mutation) -> bytes:
     """
     check_key(mutation.key)
     fields: dict[str, Json] = {"key": mutation.key, "kind": mutation.kind.value}
-    if mutation.kind in (MutationKind.SET, MutationKind.MERGE):
+    if mutation.kind in (MutationKind.SET, MutationKind.MERGE, MutationKind.CALL):
         fields["value"] = mutation.value
     if mutation.expected_version is not None:
         fields["expected_version"] = mutation.expected_version

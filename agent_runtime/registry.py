@@ -17,6 +17,7 @@ from pydantic import PydanticUserError
 from agent_runtime.agent import Agent
 from agent_runtime.errors import (
     ConfigurationError,
+    InvalidRequestError,
     MethodNotCallableError,
     UnknownAgentClassError,
     UnknownMethodError,
@@ -71,6 +72,19 @@ class AgentDefinition:
         if options is None:
             raise MethodNotCallableError(f"Method {method} is not callable", method=method)
         return options
+
+    def check_call(self, method: str, args: list[Json]) -> None:
+        """Refuse a call that can never succeed.
+
+        Raises:
+            InvalidRequestError: No such method, not callable, or other arguments.
+        """
+        self.callable(method)
+        signature = inspect.signature(getattr(self.agent_class, method))
+        try:
+            signature.bind(None, *args)
+        except TypeError as error:
+            raise InvalidRequestError(f"{method}: {error}", method=method) from None
 
     def callables(self) -> dict[str, CallableOptions]:
         """Return all callable methods, inherited ones included."""

@@ -11,6 +11,7 @@ from datetime import timedelta
 from types import TracebackType
 
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -18,8 +19,7 @@ from agent_runtime.activities.invocation import InvocationActivities
 from agent_runtime.activities.state import StateActivities
 from agent_runtime.call import (
     DEFAULT_TASK_QUEUE,
-    HOOKS_WORKFLOW,
-    WAKE_SIGNAL,
+    HANDLERS_WORKFLOW,
     EntityRun,
     handler_queue,
 )
@@ -29,14 +29,14 @@ from agent_runtime.connection import connect_temporal
 from agent_runtime.direct_read import install_reader
 from agent_runtime.errors import StorageError
 from agent_runtime.host import AgentHost
-from agent_runtime.identity import AgentRef, hooks_workflow_id
+from agent_runtime.identity import AgentRef, handlers_workflow_id
 from agent_runtime.registry import AgentClass, AgentRegistry
+from agent_runtime.runner import watch_inboxes
 from agent_runtime.state_reader import answer_query
 from agent_runtime.storage.protocol import Retention, Storage
 from agent_runtime.storage.sqlite import SqliteStorage
 from agent_runtime.workflows.agent import AgentEntity
-from agent_runtime.workflows.call import Call
-from agent_runtime.workflows.state_hooks import StateHooks
+from agent_runtime.workflows.handlers import AgentHandlers
 
 logger = logging.getLogger("agent_runtime")
 
@@ -45,7 +45,9 @@ STICKY_TIMEOUT = timedelta(seconds=1)
 HEARTBEAT_THROTTLE = timedelta(seconds=2.5)
 _READ_SECONDS = 1.5
 _SWEEP_SECONDS = 10.0
-_STALE_HOOK_SECONDS = 5.0
+_STALE_SECONDS = 5.0
+_MAX_STALE = 1_000
+_WAKE_PAUSES_SECONDS = (0.0, 0.5, 2.0)
 
 
 class AgentRuntime:
@@ -62,16 +64,16 @@ class AgentRuntime:
         *,
         retention: Retention | None = None,
         max_cached_agents: int = 2_000,
-        max_handlers: int = 1_000,
+        max_handlers: int = 5_000,
         grace: timedelta = DEFAULT_GRACE,
     ) -> None:
         self.client = client
         self.storage = storage
-        self.host = AgentHost(storage, registry, on_hooks=self._wake_hooks, retention=retention)
+        self.host = AgentHost(storage, registry, on_inbox=self._wake_soon, retention=retention)
         self.host.connect(client)
         self._retention = retention or Retention()
         self._state = StateActivities(self.host)
-        invocation = InvocationActivities(self.host, client.temporal)
+        invocation = InvocationActivities(self.host)
         queue = client.task_queue
         self._workers = [
             Worker(
@@ -87,8 +89,8 @@ class AgentRuntime:
             Worker(
                 client.temporal,
                 task_queue=handler_queue(queue),
-                workflows=[Call, StateHooks],
-                activities=[invocation.call, invocation.state_hooks],
+                workflows=[AgentHandlers],
+                activities=[invocation.handlers, invocation.call],
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_concurrent_activities=max_handlers,
                 sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -98,6 +100,7 @@ class AgentRuntime:
         ]
         self._owned_storage: Storage | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waking: set[AgentRef] = set()
 
     @classmethod
     async def start(
@@ -110,7 +113,7 @@ class AgentRuntime:
         task_queue: str = DEFAULT_TASK_QUEUE,
         retention: Retention | None = None,
         max_cached_agents: int = 2_000,
-        max_handlers: int = 1_000,
+        max_handlers: int = 5_000,
         entity: EntityRun | None = None,
         timeout: timedelta = DEFAULT_TIMEOUT,
         grace: timedelta = DEFAULT_GRACE,
@@ -119,7 +122,7 @@ class AgentRuntime:
 
         Args:
             max_cached_agents: Entities kept warm, about 60 KiB each.
-            max_handlers: Handlers that run at the same time in this process.
+            max_handlers: Agents whose handlers run at the same time in this process.
             entity: Limits of the entity runs that this process's handlers start.
             timeout: How long those handlers wait for other agents' state.
             grace: How long `stop` lets commits end.
@@ -199,6 +202,7 @@ class AgentRuntime:
 
         for worker in self._workers:
             self._spawn(work(worker), "worker")
+        self._spawn(watch_inboxes(self.host), "watch")
         self._spawn(self._sweep(), "sweep").add_done_callback(lambda _: take_out())
 
     def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
@@ -208,32 +212,52 @@ class AgentRuntime:
             task.add_done_callback(self._tasks.discard)
         return task
 
-    def _wake_hooks(self, refs: list[AgentRef]) -> None:
-        for ref in refs:
+    def _wake_soon(self, ref: AgentRef) -> None:
+        if ref not in self._waking:
+            self._waking.add(ref)
             self._spawn(self._wake(ref), "wake")
 
     async def _wake(self, ref: AgentRef) -> None:
+        """Start the agent's handlers, unless another process runs them and will look itself.
+
+        One that is just ending will not: so ask again, a little later.
+        """
+        try:
+            for pause in _WAKE_PAUSES_SECONDS:
+                await asyncio.sleep(pause)
+                if ref in self.host.runners or await self._start_handlers(ref):
+                    return
+        finally:
+            self._waking.discard(ref)
+
+    async def _start_handlers(self, ref: AgentRef) -> bool:
         try:
             await self.client.temporal.start_workflow(
-                HOOKS_WORKFLOW,
+                HANDLERS_WORKFLOW,
                 args=[*ref],
-                id=hooks_workflow_id(self.client.task_queue, ref),
+                id=handlers_workflow_id(self.client.task_queue, ref),
                 task_queue=handler_queue(self.client.task_queue),
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 task_timeout=TASK_TIMEOUT,
-                start_signal=WAKE_SIGNAL,
+                request_eager_start=True,
             )
+        except WorkflowAlreadyStartedError:
+            return False
         except RPCError as error:
-            logger.warning("%s: change hooks wait, Temporal did not answer: %s", ref, error)
+            logger.warning("%s: handlers wait, Temporal did not answer: %s", ref, error)
+            return False
+        return True
 
     async def _sweep(self) -> None:
-        """Now and then: wake hooks that a crash left behind, and drop what is out of date."""
+        """Now and then: wake handlers that a crash left behind, and drop what is out of date."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.time_ns() // 1_000_000
             try:
-                stale = now - int(_STALE_HOOK_SECONDS * 1000)
-                self._wake_hooks(await self.storage.read_stale_hook_agents(stale, 100))
+                stale = now - int(_STALE_SECONDS * 1000)
+                for ref in await self.storage.read_waiting_agents(stale, _MAX_STALE):
+                    if ref not in self.host.runners:
+                        self._wake_soon(ref)
                 before = now - int(self._retention.outbox_age.total_seconds() * 1000)
                 await self.storage.write(lambda tx, before=before: tx.prune_feed(before))  # type: ignore[misc]
             except StorageError as error:

@@ -44,6 +44,13 @@ class StateRules(Protocol):
             StateRejectedError: It refused.
         """
 
+    def check_call(self, method: str, args: list[Json]) -> None:
+        """Refuse a call that can never succeed.
+
+        Raises:
+            InvalidRequestError: No such method, not callable, or other arguments.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

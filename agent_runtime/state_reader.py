@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -93,6 +94,14 @@ async def read_history(
     ]
 
 
+async def read_outcomes(
+    storage: Storage, keys: Sequence[tuple[AgentRef, str]]
+) -> dict[tuple[AgentRef, str], Json]:
+    """Return the outcomes of those handler calls that have ended."""
+    rows = await storage.read_invocations(keys)
+    return {key: from_json(row.outcome) for key, row in rows.items() if row.outcome is not None}
+
+
 async def answer_query(storage: Storage, agent: str, name: str, request: str) -> str:
     """Answer a read request that came as a query, JSON text for JSON text."""
     ref, fields = agent_ref(agent, name), from_json(request)
@@ -101,6 +110,9 @@ async def answer_query(storage: Storage, agent: str, name: str, request: str) ->
         answer: Json = [_entry_fields(entry) for entry in entries]
     elif fields["read"] == "version":
         answer = _snapshot_fields(await read_version(storage, ref, fields["version"]))
+    elif fields["read"] == "outcomes":
+        found = await read_outcomes(storage, [(ref, key) for key in fields["keys"]])
+        answer = {key: outcome for (_, key), outcome in found.items()}
     else:
         answer = _snapshot_fields(await read_snapshot(storage, ref))
     return to_json(answer).decode()

@@ -18,10 +18,10 @@ from agent_runtime.call import (
     CALL_ACTIVITY,
     DEFAULT_TASK_QUEUE,
     STEP_ACTIVITY,
-    CallRequest,
-    CallResult,
+    StepCall,
     StepMutation,
     StepReceipt,
+    StepResult,
     handler_queue,
 )
 from agent_runtime.errors import from_failure
@@ -87,12 +87,12 @@ class AgentStep:
             HandlerError: The method raised; not retried.
             InvalidRequestError: No such class or method, or not callable.
         """
-        request = CallRequest(self.ref.class_name, self.ref.name, method, list(args))
+        request = StepCall(self.ref.class_name, self.ref.name, method, list(args))
         try:
-            result: CallResult = await workflow.execute_activity(
+            result: StepResult = await workflow.execute_activity(
                 CALL_ACTIVITY,
                 request,
-                result_type=CallResult,
+                result_type=StepResult,
                 task_queue=handler_queue(self._task_queue),
                 start_to_close_timeout=_RUN_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT_TIMEOUT,

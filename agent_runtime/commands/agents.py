@@ -135,7 +135,7 @@ async def _describe(target: Target, class_name: str, name: str) -> dict[str, Jso
                 "is_set": snapshot.is_set,
                 "state_bytes": len((stored.state or "").encode()) if stored else 0,
                 "updated_at": _time(stored.updated_at) if stored else None,
-                "pending_hooks": len(await storage.read_hooks(stored.agent_id, 1_000))
+                "pending_handlers": len(await storage.read_inbox(stored.agent_id, 0, 1_000))
                 if stored
                 else 0,
                 "database": str(storage.path),

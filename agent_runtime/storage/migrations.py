@@ -40,33 +40,28 @@ MIGRATIONS: list[list[str]] = [
             version BIGINT NOT NULL,
             created_at BIGINT NOT NULL,
             payload TEXT)""",
-        """CREATE TABLE state_hooks (
-            agent_id BIGINT NOT NULL REFERENCES agents (id),
-            version BIGINT NOT NULL,
-            depth INTEGER NOT NULL,
-            created_at BIGINT NOT NULL,
-            PRIMARY KEY (agent_id, version))""",
-        "CREATE INDEX state_hooks_age ON state_hooks (created_at)",
         """CREATE TABLE answers (
             batch_id TEXT PRIMARY KEY,
             created_at BIGINT NOT NULL,
             outcomes TEXT NOT NULL)""",
         "CREATE INDEX answers_age ON answers (created_at)",
         """CREATE TABLE invocations (
-            id {id},
+            id {serial},
             agent_id BIGINT NOT NULL REFERENCES agents (id),
             invocation_key TEXT NOT NULL,
+            kind TEXT NOT NULL,
             method TEXT NOT NULL,
             fingerprint TEXT NOT NULL,
-            is_exclusive INTEGER NOT NULL,
-            host TEXT NOT NULL,
+            is_cancelled INTEGER NOT NULL,
             created_at BIGINT NOT NULL,
             finished_at BIGINT,
+            request TEXT NOT NULL,
             outcome TEXT,
             UNIQUE (agent_id, invocation_key))""",
-        "CREATE INDEX invocations_age ON invocations (agent_id, id)",
-        """CREATE INDEX invocations_lane ON invocations (agent_id, id)
-            WHERE is_exclusive = 1 AND finished_at IS NULL""",
+        """CREATE INDEX invocations_inbox ON invocations (agent_id, id)
+            WHERE finished_at IS NULL""",
+        """CREATE INDEX invocations_waiting ON invocations (created_at)
+            WHERE finished_at IS NULL""",
         """CREATE TABLE invocation_effects (
             agent_id BIGINT NOT NULL REFERENCES agents (id),
             invocation_key TEXT NOT NULL,

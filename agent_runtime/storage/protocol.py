@@ -68,20 +68,6 @@ class MutationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HookRow:
-    """A committed state change whose `on_state_changed` has not run to its end yet.
-
-    Args:
-        depth: How many change hooks, each setting the state, led to this change.
-    """
-
-    agent_id: int
-    version: int
-    depth: int
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
 class OutboxRow:
     """Something that connected clients are to be told, in order of `seq`."""
 
@@ -95,21 +81,35 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True)
 class InvocationRow:
-    """One handler call.
+    """One handler run asked for: an entry of the agent's inbox until it is finished.
 
     Args:
-        host: Workflow id and run id of the Temporal run that carries the call.
+        kind: "call" or "hook".
+        method: The handler.
+        request: JSON text of what it is given.
+        is_cancelled: Its caller has asked for it to stop.
         outcome: JSON text of `{"result"}` or `{"error"}`; None while it is not finished.
+        number: Grows with each entry of the storage; given by the database.
     """
 
     agent_id: int
     key: str
+    kind: str
     method: str
+    request: str
     fingerprint: str
-    is_exclusive: bool
-    host: str
     created_at: int
+    is_cancelled: bool = False
     outcome: str | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InboxMark:
+    """What tells whether an agent's inbox has changed: its newest entry and its cancellations."""
+
+    newest: int
+    cancellations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +171,25 @@ class Transaction(Protocol):
     async def add_outbox(self, rows: Sequence[OutboxRow]) -> None:
         """Append to the change feed; `seq` is given by the database."""
 
-    async def add_hooks(self, rows: Sequence[HookRow]) -> None:
-        """Note change hooks to run."""
-
-    async def delete_hooks(self, agent_id: int, versions: Sequence[int]) -> None:
-        """Forget change hooks that have run."""
-
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """Keep the outcomes of a one-way batch until its sender has read them."""
 
-    async def add_invocation(self, row: InvocationRow) -> InvocationRow:
-        """Note a handler call, or return the row that its key already has."""
+    async def load_invocations(
+        self, keys: Sequence[tuple[int, str]]
+    ) -> dict[tuple[int, str], InvocationRow]:
+        """Return the inbox entries, finished or not, that exist among (agent id, key)."""
 
-    async def finish_invocation(self, row: InvocationRow) -> None:
-        """Record a call's outcome and drop the effects noted on its way."""
+    async def add_invocations(self, rows: Sequence[InvocationRow]) -> None:
+        """Append to inboxes, leaving out keys that are there."""
+
+    async def cancel_invocations(self, keys: Sequence[tuple[int, str]]) -> None:
+        """Mark entries that are not finished as cancelled."""
+
+    async def finish_invocations(self, rows: Sequence[InvocationRow]) -> None:
+        """Record outcomes, the first one for each entry, and drop the effects on their way."""
+
+    async def delete_invocations(self, keys: Sequence[tuple[int, str]]) -> None:
+        """Drop entries that nobody will ask for, with the effects on their way."""
 
     async def add_effect(self, row: EffectRow) -> EffectRow:
         """Note an effect, or return the row that its position already has."""
@@ -219,26 +224,28 @@ class Storage(Protocol):
     async def read_version(self, ref: AgentRef, version: int) -> list[MutationRow]:
         """Return what rebuilds a version: the newest whole state up to it and the changes since."""
 
-    async def read_hooks(self, agent_id: int, limit: int) -> list[HookRow]:
-        """Return the agent's pending change hooks, oldest first."""
-
-    async def read_stale_hook_agents(self, before: int, limit: int) -> list[AgentRef]:
-        """Return agents with change hooks that have been pending since before the given time."""
-
     async def read_answer(self, batch_id: str) -> str | None:
         """Return the outcomes of a one-way batch, or None while there are none."""
 
     async def read_outbox(self, after: int, limit: int) -> list[OutboxRow]:
         """Return rows of the change feed with a higher `seq`."""
 
-    async def read_invocation(self, ref: AgentRef, key: str) -> InvocationRow | None:
-        """Return a handler call, or None if its key is unknown."""
+    async def read_invocations(
+        self, keys: Sequence[tuple[AgentRef, str]]
+    ) -> dict[tuple[AgentRef, str], InvocationRow]:
+        """Return the inbox entries, finished or not, that exist among (agent, key)."""
+
+    async def read_inbox(self, agent_id: int, after: int, limit: int) -> list[InvocationRow]:
+        """Return the agent's entries with a higher number that are not finished, oldest first."""
+
+    async def read_inbox_marks(self, agent_ids: Sequence[int]) -> dict[int, InboxMark]:
+        """Return the marks of those agents that have unfinished entries."""
+
+    async def read_waiting_agents(self, before: int, limit: int) -> list[AgentRef]:
+        """Return agents with an unfinished entry made before the given time."""
 
     async def read_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
         """Return the effects of an unfinished call, state mutations included, by position."""
-
-    async def read_exclusive_holder(self, ref: AgentRef) -> InvocationRow | None:
-        """Return the oldest unfinished exclusive call of an agent."""
 
     async def list_agents(
         self, *, class_name: str | None = None, after: AgentRef | None = None, limit: int = 100

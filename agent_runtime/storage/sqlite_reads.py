@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import aiosqlite
+import orjson
 
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
@@ -15,7 +16,7 @@ from agent_runtime.storage.effect_key import effect_key_range, effect_position
 from agent_runtime.storage.protocol import (
     AgentRow,
     EffectRow,
-    HookRow,
+    InboxMark,
     InvocationRow,
     MutationRow,
     OutboxRow,
@@ -67,15 +68,6 @@ class SqliteReads:
         params = {"agent_id": stored.agent_id, "version": version}
         return [_mutation_row(row) for row in await self._read(sql.READ_VERSION, params)]
 
-    async def read_hooks(self, agent_id: int, limit: int) -> list[HookRow]:
-        """See `Storage.read_hooks`."""
-        return [HookRow(*row) for row in await self._read(sql.READ_HOOKS, (agent_id, limit))]
-
-    async def read_stale_hook_agents(self, before: int, limit: int) -> list[AgentRef]:
-        """See `Storage.read_stale_hook_agents`."""
-        rows = await self._read(sql.READ_STALE_HOOK_AGENTS, (before, limit))
-        return [AgentRef(*row) for row in rows]
-
     async def read_answer(self, batch_id: str) -> str | None:
         """See `Storage.read_answer`."""
         for (outcomes,) in await self._read(sql.READ_ANSWER, (batch_id,)):
@@ -90,11 +82,31 @@ class SqliteReads:
             for agent_id, kind, version, payload, created_at, seq in rows
         ]
 
-    async def read_invocation(self, ref: AgentRef, key: str) -> InvocationRow | None:
-        """See `Storage.read_invocation`."""
-        for row in await self._read(sql.READ_INVOCATION, (*ref, key)):
-            return invocation_row(row)
-        return None
+    async def read_invocations(
+        self, keys: Sequence[tuple[AgentRef, str]]
+    ) -> dict[tuple[AgentRef, str], InvocationRow]:
+        """See `Storage.read_invocations`."""
+        wanted = orjson.dumps([[*ref, key] for ref, key in keys]).decode()
+        found = {}
+        for class_name, name, *row in await self._read(sql.READ_INVOCATIONS, (wanted,)):
+            invocation = invocation_row(row)
+            found[AgentRef(class_name, name), invocation.key] = invocation
+        return found
+
+    async def read_inbox(self, agent_id: int, after: int, limit: int) -> list[InvocationRow]:
+        """See `Storage.read_inbox`."""
+        rows = await self._read(sql.READ_INBOX, (agent_id, after, limit))
+        return [invocation_row(row) for row in rows]
+
+    async def read_inbox_marks(self, agent_ids: Sequence[int]) -> dict[int, InboxMark]:
+        """See `Storage.read_inbox_marks`."""
+        rows = await self._read(sql.READ_INBOX_MARKS, (orjson.dumps(agent_ids).decode(),))
+        return {agent_id: InboxMark(newest, cancelled) for agent_id, newest, cancelled in rows}
+
+    async def read_waiting_agents(self, before: int, limit: int) -> list[AgentRef]:
+        """See `Storage.read_waiting_agents`."""
+        rows = await self._read(sql.READ_WAITING_AGENTS, (before, limit))
+        return [AgentRef(*row) for row in rows]
 
     async def read_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
         """See `Storage.read_effects`."""
@@ -116,12 +128,6 @@ class SqliteReads:
                 )
             )
         return sorted(effects, key=lambda effect: effect.position)
-
-    async def read_exclusive_holder(self, ref: AgentRef) -> InvocationRow | None:
-        """See `Storage.read_exclusive_holder`."""
-        for row in await self._read(sql.READ_EXCLUSIVE_HOLDER, ref):
-            return invocation_row(row)
-        return None
 
     async def list_agents(
         self, *, class_name: str | None = None, after: AgentRef | None = None, limit: int = 100

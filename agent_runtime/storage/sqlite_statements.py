@@ -74,50 +74,59 @@ READ_OUTBOX = """
 SELECT agent_id, kind, version, payload, created_at, seq FROM outbox
 WHERE seq > ? ORDER BY seq LIMIT ?"""
 
-ADD_HOOK = "INSERT INTO state_hooks (agent_id, version, depth, created_at) VALUES (?, ?, ?, ?)"
-
-READ_HOOKS = """
-SELECT agent_id, version, depth, created_at FROM state_hooks
-WHERE agent_id = ? ORDER BY version LIMIT ?"""
-
-READ_STALE_HOOK_AGENTS = """
-SELECT DISTINCT a.class_name, a.name FROM state_hooks h JOIN agents a ON a.id = h.agent_id
-WHERE h.created_at < ? LIMIT ?"""
-
-DELETE_HOOK = "DELETE FROM state_hooks WHERE agent_id = ? AND version = ?"
-
 ADD_ANSWER = """
 INSERT INTO answers (batch_id, created_at, outcomes) VALUES (?, ?, ?)
 ON CONFLICT (batch_id) DO NOTHING"""
 
 READ_ANSWER = "SELECT outcomes FROM answers WHERE batch_id = ?"
 
-_INVOCATION = """agent_id, invocation_key, method, fingerprint, is_exclusive, host, created_at,
-    outcome"""
+_INVOCATION = """i.agent_id, i.invocation_key, i.kind, i.method, i.request, i.fingerprint,
+    i.created_at, i.is_cancelled, i.outcome, i.id"""
+
+LOAD_INVOCATIONS = f"""
+SELECT {_INVOCATION}
+FROM json_each(?) AS wanted
+JOIN invocations i ON i.agent_id = json_extract(wanted.value, '$[0]')
+    AND i.invocation_key = json_extract(wanted.value, '$[1]')"""
+
+READ_INVOCATIONS = f"""
+SELECT a.class_name, a.name, {_INVOCATION}
+FROM json_each(?) AS wanted
+JOIN agents a ON a.class_name = json_extract(wanted.value, '$[0]')
+    AND a.name = json_extract(wanted.value, '$[1]')
+JOIN invocations i ON i.agent_id = a.id
+    AND i.invocation_key = json_extract(wanted.value, '$[2]')"""
 
 ADD_INVOCATION = """
 INSERT INTO invocations
-    (agent_id, invocation_key, method, fingerprint, is_exclusive, host, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+    (agent_id, invocation_key, kind, method, request, fingerprint, created_at, is_cancelled)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0)
 ON CONFLICT (agent_id, invocation_key) DO NOTHING"""
 
-READ_INVOCATION_BY_ID = f"""
-SELECT {_INVOCATION} FROM invocations WHERE agent_id = ? AND invocation_key = ?"""
-
-READ_INVOCATION = f"""
-SELECT {_INVOCATION} FROM invocations
-WHERE agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
-    AND invocation_key = ?"""
-
-READ_EXCLUSIVE_HOLDER = f"""
-SELECT {_INVOCATION} FROM invocations
-WHERE agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
-    AND is_exclusive = 1 AND finished_at IS NULL
-ORDER BY id LIMIT 1"""
+CANCEL_INVOCATION = """
+UPDATE invocations SET is_cancelled = 1
+WHERE agent_id = ? AND invocation_key = ? AND finished_at IS NULL"""
 
 FINISH_INVOCATION = """
 UPDATE invocations SET outcome = ?, finished_at = ?
 WHERE agent_id = ? AND invocation_key = ? AND finished_at IS NULL"""
+
+DELETE_INVOCATION = "DELETE FROM invocations WHERE agent_id = ? AND invocation_key = ?"
+
+READ_INBOX = f"""
+SELECT {_INVOCATION} FROM invocations i
+WHERE i.agent_id = ? AND i.finished_at IS NULL AND i.id > ?
+ORDER BY i.id LIMIT ?"""
+
+READ_INBOX_MARKS = """
+SELECT i.agent_id, MAX(i.id), SUM(i.is_cancelled)
+FROM json_each(?) AS wanted
+JOIN invocations i ON i.agent_id = wanted.value AND i.finished_at IS NULL
+GROUP BY i.agent_id"""
+
+READ_WAITING_AGENTS = """
+SELECT DISTINCT a.class_name, a.name FROM invocations i JOIN agents a ON a.id = i.agent_id
+WHERE i.finished_at IS NULL AND i.created_at < ? LIMIT ?"""
 
 _EFFECT = "agent_id, invocation_key, position, kind, fingerprint, result, created_at"
 

@@ -12,7 +12,6 @@ from agent_runtime.json_value import Json
 from agent_runtime.storage import sqlite_statements as sql
 from agent_runtime.storage.protocol import (
     EffectRow,
-    HookRow,
     InvocationRow,
     MutationRow,
     OutboxRow,
@@ -99,43 +98,52 @@ class SqliteTransaction(Transaction):
             [(row.agent_id, row.kind, row.version, row.created_at, row.payload) for row in rows],
         )
 
-    async def add_hooks(self, rows: Sequence[HookRow]) -> None:
-        """See `Transaction.add_hooks`."""
-        await self._run_many(
-            sql.ADD_HOOK, [(row.agent_id, row.version, row.depth, row.created_at) for row in rows]
-        )
-
-    async def delete_hooks(self, agent_id: int, versions: Sequence[int]) -> None:
-        """See `Transaction.delete_hooks`."""
-        await self._run_many(sql.DELETE_HOOK, [(agent_id, version) for version in versions])
-
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """See `Transaction.add_answer`."""
         await self._run(sql.ADD_ANSWER, (batch_id, created_at, outcomes))
 
-    async def add_invocation(self, row: InvocationRow) -> InvocationRow:
-        """See `Transaction.add_invocation`."""
-        await self._run(
-            sql.ADD_INVOCATION,
-            (
-                row.agent_id,
-                row.key,
-                row.method,
-                row.fingerprint,
-                row.is_exclusive,
-                row.host,
-                row.created_at,
-            ),
-        )
-        [stored] = await self._run(sql.READ_INVOCATION_BY_ID, (row.agent_id, row.key))
-        return invocation_row(stored)
+    async def load_invocations(
+        self, keys: Sequence[tuple[int, str]]
+    ) -> dict[tuple[int, str], InvocationRow]:
+        """See `Transaction.load_invocations`."""
+        rows = await self._run(sql.LOAD_INVOCATIONS, (orjson.dumps(keys).decode(),))
+        found = [invocation_row(row) for row in rows]
+        return {(row.agent_id, row.key): row for row in found}
 
-    async def finish_invocation(self, row: InvocationRow) -> None:
-        """See `Transaction.finish_invocation`."""
-        await self.add_invocation(row)
+    async def add_invocations(self, rows: Sequence[InvocationRow]) -> None:
+        """See `Transaction.add_invocations`."""
+        await self._run_many(
+            sql.ADD_INVOCATION,
+            [
+                (
+                    row.agent_id,
+                    row.key,
+                    row.kind,
+                    row.method,
+                    row.request,
+                    row.fingerprint,
+                    row.created_at,
+                )
+                for row in rows
+            ],
+        )
+
+    async def cancel_invocations(self, keys: Sequence[tuple[int, str]]) -> None:
+        """See `Transaction.cancel_invocations`."""
+        await self._run_many(sql.CANCEL_INVOCATION, keys)
+
+    async def finish_invocations(self, rows: Sequence[InvocationRow]) -> None:
+        """See `Transaction.finish_invocations`."""
         now = time.time_ns() // 1_000_000
-        await self._run(sql.FINISH_INVOCATION, (row.outcome, now, row.agent_id, row.key))
-        await self._run(sql.DELETE_EFFECTS, (row.agent_id, row.key))
+        await self._run_many(
+            sql.FINISH_INVOCATION, [(row.outcome, now, row.agent_id, row.key) for row in rows]
+        )
+        await self._run_many(sql.DELETE_EFFECTS, [(row.agent_id, row.key) for row in rows])
+
+    async def delete_invocations(self, keys: Sequence[tuple[int, str]]) -> None:
+        """See `Transaction.delete_invocations`."""
+        await self._run_many(sql.DELETE_INVOCATION, keys)
+        await self._run_many(sql.DELETE_EFFECTS, keys)
 
     async def add_effect(self, row: EffectRow) -> EffectRow:
         """See `Transaction.add_effect`."""
@@ -177,9 +185,19 @@ class SqliteTransaction(Transaction):
 
 def invocation_row(row: Sequence[Json]) -> InvocationRow:
     """Read an invocation's columns in the order the statements select them."""
-    agent_id, key, method, fingerprint, is_exclusive, host, created_at, outcome = row
+    *fields, is_cancelled, outcome, number = row
+    agent_id, key, kind, method, request, fingerprint, created_at = fields
     return InvocationRow(
-        agent_id, key, method, fingerprint, bool(is_exclusive), host, created_at, outcome
+        agent_id,
+        key,
+        kind,
+        method,
+        request,
+        fingerprint,
+        created_at,
+        bool(is_cancelled),
+        outcome,
+        number,
     )
 
 

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 
 from agent_runtime.call import EntityRun
 from agent_runtime.client import AgentClient
-from agent_runtime.identity import agent_ref, call_workflow_id, hooks_workflow_id, workflow_id
+from agent_runtime.identity import agent_ref, handlers_workflow_id, workflow_id
 from agent_runtime.runtime import AgentRuntime
 from agent_runtime.temporal_server import TemporalServer
 from tests.replay.agents import Task
@@ -59,8 +59,7 @@ async def _record(
 
     ref = agent_ref("Task", "e")
     handle = client.agent(*ref)
-    await handle.call("advance", 5, idempotency_key="call-1")
-    histories["call"] = await _history(client.temporal, call_workflow_id(QUEUE, ref, "call-1"))
+    await handle.call("advance", 5)
 
     for number in range(4):
         await handle.merge_state({"n": number})
@@ -83,8 +82,14 @@ async def _record(
 
     await assert_eventually(is_idle)
     histories["entity-drained-and-idle"] = await _history(client.temporal, entity)
-    hooks = hooks_workflow_id(QUEUE, ref)
-    histories["state-hooks"] = await _history(client.temporal, hooks)
+    handlers = handlers_workflow_id(QUEUE, ref)
+
+    async def has_ended() -> None:
+        description = await client.temporal.get_workflow_handle(handlers).describe()
+        assert description.close_time is not None
+
+    await assert_eventually(has_ended)
+    histories["handlers"] = await _history(client.temporal, handlers)
     return {f"{release}-{name}": history for name, history in histories.items()}
 
 

@@ -11,8 +11,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from agent_runtime.workflows.agent import AgentEntity
-from agent_runtime.workflows.call import Call
-from agent_runtime.workflows.state_hooks import StateHooks
+from agent_runtime.workflows.handlers import AgentHandlers
 from tests.replay.workflows import Progress
 
 RECORDED = sorted(Path(__file__).with_name("histories").glob("*.json"))
@@ -26,9 +25,9 @@ def _load(path: Path) -> WorkflowHistory:
     "path", [path for path in RECORDED if "user" not in path.stem], ids=lambda path: path.stem
 )
 async def test_a_framework_history_replays(path: Path) -> None:
-    """The entity, call and hook workflows make the same commands again."""
+    """The entity and handler workflows make the same commands again."""
     replayer = Replayer(
-        workflows=[AgentEntity, Call, StateHooks], workflow_runner=UnsandboxedWorkflowRunner()
+        workflows=[AgentEntity, AgentHandlers], workflow_runner=UnsandboxedWorkflowRunner()
     )
 
     await replayer.replay_workflow(_load(path))
@@ -54,7 +53,7 @@ def test_the_recordings_show_what_they_are_for() -> None:
         for path in RECORDED
     }
 
-    assert {"call", "state-hooks", "user-steps"} <= events.keys()
+    assert {"handlers", "user-steps"} <= events.keys()
     assert "MARKER_RECORDED" in events["entity-running"]
     assert "WORKFLOW_EXECUTION_SIGNALED" in events["entity-running"]
     assert events["entity-continued"][-1] == "WORKFLOW_EXECUTION_CONTINUED_AS_NEW"

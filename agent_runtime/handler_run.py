@@ -1,0 +1,143 @@
+"""Running one entry of an agent's inbox: a call to its outcome, a change hook to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agent_runtime.agent import Agent
+from agent_runtime.errors import AgentRuntimeError, HandlerError
+from agent_runtime.handler import CallableOptions
+from agent_runtime.host import AgentHost
+from agent_runtime.identity import AgentRef
+from agent_runtime.invocation import Invocation, run_within
+from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.state import UNSET, Unset
+from agent_runtime.state_change import rebuild
+from agent_runtime.storage.protocol import EffectRow, InvocationRow
+
+logger = logging.getLogger("agent_runtime")
+
+
+async def run_call(
+    host: AgentHost, ref: AgentRef, row: InvocationRow, options: CallableOptions
+) -> Json:
+    """Run a callable method and return its result in JSON form.
+
+    Raises:
+        HandlerError: The method raised, or took too long.
+        NotSerializableError: Its result is not JSON.
+        AgentStartError: `on_start` raised.
+    """
+    request = from_json(row.request)
+    async with host.using(ref) as agent:
+        invocation = Invocation(
+            host,
+            agent,
+            row.agent_id,
+            row.key,
+            await _recorded(host, ref, row.key),
+            hook_depth=request["hook_depth"],
+            chain=tuple(request["chain"]),
+        )
+        method = getattr(agent, row.method)
+        try:
+            async with asyncio.timeout(options.timeout.total_seconds()) as limit:
+                result = await run_within(invocation, lambda: _invoke(method, request["args"]))
+        except AgentRuntimeError:
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise HandlerError(
+                    f"{row.method} took longer than its timeout of {options.timeout}",
+                    method=row.method,
+                ) from None
+            logger.exception("%s.%s raised", ref, row.method)
+            raise _handler_error(row.method, error) from error
+        await host.store_initial_state(agent)
+    return from_json(to_json(result, what=f"the result of {row.method}"))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeHook:
+    """A change hook with all that it is given, ready to run."""
+
+    invocation: Invocation
+    state: Json | Unset
+    source: str
+
+
+async def prepare_hook(host: AgentHost, agent: Agent[Any], row: InvocationRow) -> ChangeHook:
+    """Read what a hook is given; apart from running it, so that hooks start in order."""
+    request, ref = from_json(row.request), agent._ref
+    entries = await host.storage.read_version(ref, request["version"])
+    invocation = Invocation(
+        host,
+        agent,
+        row.agent_id,
+        row.key,
+        await _recorded(host, ref, row.key),
+        hook_depth=request["depth"],
+        is_hook=True,
+    )
+    value = rebuild([(entry.is_full, entry.value) for entry in entries])
+    return ChangeHook(invocation, value, entries[-1].source if entries else "server")
+
+
+async def run_hook(host: AgentHost, agent: Agent[Any], hook: ChangeHook) -> None:
+    """Run `on_state_changed`; its error goes to `on_error` and ends it.
+
+    Raises:
+        StorageUnavailableError: It is to be repeated.
+    """
+    try:
+        is_pruned = hook.state is UNSET
+        state = agent.state if is_pruned else agent._schema.load(orjson.dumps(hook.state))
+        await run_within(hook.invocation, lambda: agent.on_state_changed(state, hook.source))
+    except Exception as error:
+        if isinstance(error, AgentRuntimeError) and error.is_retryable:
+            raise
+        await _report_error(host, agent, "on_state_changed", error)
+
+
+async def _recorded(host: AgentHost, ref: AgentRef, key: str) -> list[EffectRow]:
+    return [
+        *await host.storage.read_effects(ref, key),
+        *await host.storage.sql_effects(ref, key),
+    ]
+
+
+async def _invoke(method: Callable[..., Any], args: list[Json]) -> Json:
+    if inspect.iscoroutinefunction(method):
+        return await method(*args)
+    # A plain method may block; a thread keeps it from holding up every other agent.
+    result = await asyncio.to_thread(method, *args)
+    return await result if isinstance(result, Awaitable) else result
+
+
+def _handler_error(method: str, error: Exception) -> HandlerError:
+    kind = type(error).__name__
+    return HandlerError(
+        f"{method}: {kind}: {error}" if str(error) else f"{method}: {kind}",
+        method=method,
+        error_type=kind,
+        error=str(error),
+    )
+
+
+async def _report_error(host: AgentHost, agent: Agent[Any], hook: str, error: Exception) -> None:
+    failure = HandlerError(f"{hook} failed: {type(error).__name__}: {error}", hook=hook)
+    failure.__cause__ = error
+    ref = agent._ref
+    invocation = Invocation(host, agent, await host.agent_id(ref), f"error/{uuid.uuid4()}")
+    try:
+        await run_within(invocation, lambda: agent.on_error(failure))
+    except Exception:
+        logger.exception("%s: on_error raised", ref)
