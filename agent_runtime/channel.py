@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WithStartWorkflowOperation
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from agent_runtime.batcher import RPC_TIMEOUT, AgentBatcher, BatchSender, Contention
 from agent_runtime.call import ENTITY_WORKFLOW, MUTATE_SIGNAL, MUTATE_UPDATE, EntityRun
@@ -31,6 +33,7 @@ from agent_runtime.storage.protocol import Storage
 T = TypeVar("T")
 
 TASK_TIMEOUT = timedelta(seconds=2)
+MAX_RUNNING = 10_000
 
 
 class Channel:
@@ -63,6 +66,7 @@ class Channel:
         self._batchers: dict[AgentRef, AgentBatcher] = {}
         self._contention: dict[AgentRef, Contention] = {}
         self._keys = KeyMaker()
+        self.running = _RecentlyRunning()
 
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""
@@ -142,6 +146,26 @@ class Channel:
         )
 
 
+class _RecentlyRunning:
+    """Agents whose entities ran when last heard of; a bounded memory that may be wrong."""
+
+    def __init__(self) -> None:
+        self._refs: OrderedDict[AgentRef, None] = OrderedDict()
+
+    def __contains__(self, ref: AgentRef) -> bool:
+        return ref in self._refs
+
+    def add(self, ref: AgentRef) -> None:
+        """Remember an agent, forgetting the one remembered longest if there are many."""
+        self._refs[ref] = None
+        if len(self._refs) > MAX_RUNNING:
+            self._refs.popitem(last=False)
+
+    def discard(self, ref: AgentRef) -> None:
+        """Forget an agent."""
+        self._refs.pop(ref, None)
+
+
 class _Sender(BatchSender):
     """Batches of one agent, over Temporal."""
 
@@ -154,15 +178,43 @@ class _Sender(BatchSender):
         return self._channel.storage is not None
 
     async def send(self, batch_id: str, mutations: list[bytes]) -> list[Outcome]:
-        outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
-            MUTATE_UPDATE,
-            _json_value(encode_batch(self._ref, mutations)),
-            start_workflow_operation=self._channel.start_operation(self._ref),
-            id=batch_id,
-            result_type=RawValue,
-            rpc_timeout=RPC_TIMEOUT,
-        )
+        batches = _json_value(encode_batch(self._ref, mutations))
+        outcomes = await self._update_running(batch_id, batches)
+        if outcomes is None:
+            outcomes = await self._channel.updates.execute_update_with_start_workflow(
+                MUTATE_UPDATE,
+                batches,
+                start_workflow_operation=self._channel.start_operation(self._ref),
+                id=batch_id,
+                result_type=RawValue,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+            self._channel.running.add(self._ref)
         return decode_outcomes(outcomes.payload.data)[0]
+
+    async def _update_running(self, batch_id: str, batches: RawValue) -> RawValue | None:
+        """Update an entity that ran a moment ago; None if it must be started.
+
+        The server spends about a tenth less on it than on an update that could start the entity.
+        """
+        channel, ref = self._channel, self._ref
+        if ref not in channel.running:
+            return None
+        handle = channel.updates.get_workflow_handle(workflow_id(channel.task_queue, ref))
+        try:
+            outcomes: RawValue = await handle.execute_update(
+                MUTATE_UPDATE,
+                batches,
+                id=batch_id,
+                result_type=RawValue,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+            return outcomes
+        except RPCError as error:
+            channel.running.discard(ref)
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return None
 
     async def send_one_way(self, batch_id: str, mutations: list[bytes]) -> None:
         await self._channel.updates.start_workflow(
