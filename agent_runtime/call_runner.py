@@ -23,7 +23,7 @@ from agent_runtime.errors import (
 from agent_runtime.handler import CallableOptions
 from agent_runtime.host import AgentHost
 from agent_runtime.invocation import Invocation, run_within
-from agent_runtime.json_value import Json, fingerprint, from_json, to_json
+from agent_runtime.json_value import Json, fingerprint, from_json, pack, to_json
 from agent_runtime.storage.protocol import InvocationRow
 
 logger = logging.getLogger("agent_runtime")
@@ -187,7 +187,7 @@ async def _row(
 
 
 async def _end(host: AgentHost, row: InvocationRow, outcome: Json) -> None:
-    finished = replace(row, outcome=to_json(outcome).decode())
+    finished = replace(row, outcome=pack(outcome).decode())
     await host.storage.write(lambda tx: tx.finish_invocation(finished))
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from agent_runtime.errors import InvalidAgentError
 
 MAX_NAME_BYTES = 512
+_MAX_ID_BYTES = 1_000
 _CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _SLUG_UNSAFE = re.compile(r"[^a-z0-9]+")
 _KEBAB_CAPITAL = re.compile(r"[A-Z]")
@@ -64,8 +65,18 @@ def hooks_workflow_id(task_queue: str, ref: AgentRef) -> str:
 
 
 def call_workflow_id(task_queue: str, ref: AgentRef, key: str) -> str:
-    """Return the id of the workflow that carries one handler call."""
-    return f"{task_queue}/call/{ref.class_name}/{ref.name}/{key}"
+    """Return the id of the workflow that carries one handler call; no two calls share one.
+
+    Slashes of the key are escaped, so that the last slash ends the name; ids that the server would
+    not take are cut and told apart by a digest.
+    """
+    place = f"{task_queue}/call/{ref.class_name}"
+    escaped = key.replace("%", "%25").replace("/", "%2F")
+    identity = f"{place}/{ref.name}/{escaped}"
+    if len(identity.encode()) <= _MAX_ID_BYTES:
+        return identity
+    digest = hashlib.sha256(f"{ref.name}/{escaped}".encode()).hexdigest()
+    return f"{place}/{ref.name[:40].replace('/', ' ')}~{digest}"
 
 
 def file_stem(ref: AgentRef) -> str:
