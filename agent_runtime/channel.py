@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -43,6 +44,7 @@ from agent_runtime.storage.protocol import Storage
 T = TypeVar("T")
 
 TASK_TIMEOUT = timedelta(seconds=2)
+MAX_RUNNING = 10_000
 
 
 class Channel:
@@ -81,6 +83,7 @@ class Channel:
             else (partial(read_outcomes, storage), 0.002)
         )
         self.outcomes = Outcomes(look, pause_seconds=pause_seconds)
+        self.running = _RecentlyRunning()
 
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""
@@ -189,6 +192,26 @@ class Channel:
         )
 
 
+class _RecentlyRunning:
+    """Agents whose entities ran when last heard of; a bounded memory that may be wrong."""
+
+    def __init__(self) -> None:
+        self._refs: OrderedDict[AgentRef, None] = OrderedDict()
+
+    def __contains__(self, ref: AgentRef) -> bool:
+        return ref in self._refs
+
+    def add(self, ref: AgentRef) -> None:
+        """Remember an agent, forgetting the one remembered longest if there are many."""
+        self._refs[ref] = None
+        if len(self._refs) > MAX_RUNNING:
+            self._refs.popitem(last=False)
+
+    def discard(self, ref: AgentRef) -> None:
+        """Forget an agent."""
+        self._refs.pop(ref, None)
+
+
 class _Sender(BatchSender):
     """Batches of one agent, over Temporal."""
 
@@ -201,11 +224,18 @@ class _Sender(BatchSender):
         return self._channel.storage is not None
 
     async def send(self, batch_id: str, mutations: list[bytes]) -> list[Outcome]:
+        batches = _json_value(encode_batch(self._ref, mutations))
+        outcomes = await self._update_running(batch_id, batches)
+        if outcomes is None:
+            outcomes = await self._start_and_update(batch_id, batches)
+        return decode_outcomes(outcomes.payload.data)[0]
+
+    async def _start_and_update(self, batch_id: str, batches: RawValue) -> RawValue:
         operation = self._channel.start_operation(self._ref)
         try:
             outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
                 MUTATE_UPDATE,
-                _json_value(encode_batch(self._ref, mutations)),
+                batches,
                 start_workflow_operation=operation,
                 id=batch_id,
                 result_type=RawValue,
@@ -217,7 +247,32 @@ class _Sender(BatchSender):
                 async with asyncio.timeout(0):
                     await operation.workflow_handle()
             raise
-        return decode_outcomes(outcomes.payload.data)[0]
+        self._channel.running.add(self._ref)
+        return outcomes
+
+    async def _update_running(self, batch_id: str, batches: RawValue) -> RawValue | None:
+        """Update an entity that ran a moment ago; None if it must be started.
+
+        The server spends about a tenth less on it than on an update that could start the entity.
+        """
+        channel, ref = self._channel, self._ref
+        if ref not in channel.running:
+            return None
+        handle = channel.updates.get_workflow_handle(workflow_id(channel.task_queue, ref))
+        try:
+            outcomes: RawValue = await handle.execute_update(
+                MUTATE_UPDATE,
+                batches,
+                id=batch_id,
+                result_type=RawValue,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+            return outcomes
+        except RPCError as error:
+            channel.running.discard(ref)
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return None
 
     async def send_one_way(self, batch_id: str, mutations: list[bytes]) -> None:
         await self._channel.updates.start_workflow(

@@ -13,7 +13,7 @@ from agent_runtime.errors import (
     VersionConflictError,
 )
 from agent_runtime.identity import AgentRef
-from agent_runtime.json_value import fingerprint, to_json
+from agent_runtime.json_value import fingerprint, pack
 from agent_runtime.mutation import Mutation, MutationKind, Outcome, Receipt
 from agent_runtime.state_change import Change, StateRules, WorkingState, apply_mutation
 from agent_runtime.storage.protocol import (
@@ -152,7 +152,7 @@ def _decide_call(
             "use a new key for a new call",
             key=mutation.key,
         )
-    text = to_json(mutation.value).decode()
+    text = pack(mutation.value).decode()
     known.inbox[key] = InvocationRow(*key, CALL, method, text, digest, now)
     writes.inbox.append(known.inbox[key])
     return Receipt(working.version)
@@ -174,7 +174,7 @@ def hook_key(version: int) -> str:
 
 
 def _hook_row(agent_id: int, version: int, depth: int, now: int) -> InvocationRow:
-    text = to_json({"version": version, "depth": depth}).decode()
+    text = pack({"version": version, "depth": depth}).decode()
     return InvocationRow(agent_id, hook_key(version), HOOK, "on_state_changed", text, "", now)
 
 

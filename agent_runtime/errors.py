@@ -42,6 +42,9 @@ from typing import Any, ClassVar
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+MAX_TEXT = 2_000
+"""Longer messages and details are cut."""
+
 ErrorDetail = str | int | float | bool | None
 
 
@@ -56,6 +59,11 @@ class AgentRuntimeError(ApplicationError):
     is_retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, **details: ErrorDetail) -> None:
+        message = _bounded(message)
+        details = {
+            name: _bounded(detail) if isinstance(detail, str) else detail
+            for name, detail in details.items()
+        }
         super().__init__(
             message,
             *([details] if details else []),
@@ -192,6 +200,13 @@ class ConfigurationError(AgentRuntimeError):
 
 class InternalError(AgentRuntimeError):
     """A bug in this library; please report it with the log."""
+
+
+def _bounded(text: str) -> str:
+    # Errors travel through histories beside hundreds of others, and quote what authors wrote: they
+    # must stay small and be text that UTF-8 can write.
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 4]} ..."
 
 
 def _walk(cls: type[AgentRuntimeError]) -> Iterator[type[AgentRuntimeError]]:

@@ -47,6 +47,11 @@ def to_json(value: object, *, what: str = "the value") -> bytes:
     return text
 
 
+def pack(value: Json) -> bytes:
+    """Write what is known to be JSON, with the few levels that the library itself puts around."""
+    return orjson.dumps(value)
+
+
 def from_json(text: str | bytes) -> Json:
     """Read JSON text.
 
@@ -71,6 +76,8 @@ def _jsonable(value: object) -> object:
         return str.__str__(value)
     if isinstance(value, int):
         return int(value)
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -105,15 +112,12 @@ def _leaves(value: object, path: str) -> list[tuple[str, object]]:
 
 def _depth(value: Json) -> int:
     depth, level = 0, [value]
-    while level:
+    while level := [item for item in level if isinstance(item, (dict, list))]:
         depth += 1
         level = [
-            child
-            for item in level
-            if isinstance(item, (dict, list))
-            for child in (item.values() if isinstance(item, dict) else item)
+            child for item in level for child in (item.values() if isinstance(item, dict) else item)
         ]
-    return depth - 1 if depth else 0
+    return depth
 
 
 def _reason(value: object, error: BaseException) -> str:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from agent_runtime.errors import AgentRuntimeError, InvalidRequestError, from_record
 from agent_runtime.identity import AgentRef, agent_ref
-from agent_runtime.json_value import Json, fingerprint, from_json, to_json
+from agent_runtime.json_value import Json, fingerprint, from_json, pack, to_json
 
 MAX_KEY_LENGTH = 200
 
@@ -92,17 +92,20 @@ def encode_mutation(mutation: Mutation) -> bytes:
 
     Raises:
         NotSerializableError: The value is not JSON.
-        InvalidRequestError: The key is empty or too long.
+        InvalidRequestError: The key is empty or too long, or `expected_version` is no version.
     """
     check_key(mutation.key)
+    _check_version(mutation.expected_version)
     fields: dict[str, Json] = {"key": mutation.key, "kind": mutation.kind.value}
-    if mutation.kind in (MutationKind.SET, MutationKind.MERGE, MutationKind.CALL):
-        fields["value"] = mutation.value
     if mutation.expected_version is not None:
         fields["expected_version"] = mutation.expected_version
     if mutation.source != "server":
         fields["source"] = mutation.source
-    return to_json(fields, what="the state")
+    head = pack(fields)
+    if mutation.kind not in (MutationKind.SET, MutationKind.MERGE, MutationKind.CALL):
+        return head
+    what = "the call" if mutation.kind is MutationKind.CALL else "the state"
+    return head[:-1] + b',"value":' + to_json(mutation.value, what=what) + b"}"
 
 
 def check_key(key: str) -> None:
@@ -118,9 +121,17 @@ def check_key(key: str) -> None:
         )
 
 
+def _check_version(version: int | None) -> None:
+    is_number = isinstance(version, int) and not isinstance(version, bool)
+    if version is not None and not (is_number and version >= 0):
+        raise InvalidRequestError(
+            f"expected_version is a state's version, an integer from 0 on, not {version!r:.80}"
+        )
+
+
 def encode_batch(ref: AgentRef, mutations: Iterable[bytes]) -> bytes:
     """Join encoded mutations of one agent into the text that travels."""
-    head = to_json({"agent": ref.class_name, "name": ref.name})
+    head = pack({"agent": ref.class_name, "name": ref.name})
     return b"[" + head[:-1] + b',"mutations":[' + b",".join(mutations) + b"]}]"
 
 
@@ -145,12 +156,14 @@ def decode_batches(text: bytes) -> list[AgentBatch]:
 def _decode_mutation(fields: dict[str, Json]) -> Mutation:
     key, expected = fields["key"], fields.get("expected_version")
     check_key(key)
-    if expected is not None and not isinstance(expected, int):
-        raise TypeError("expected_version must be an integer")
-    kind = MutationKind(fields["kind"])
+    _check_version(expected)
+    kind, source = MutationKind(fields["kind"]), fields.get("source", "server")
     if kind is MutationKind.UPDATE:
         raise ValueError("update needs code and cannot travel")
-    return Mutation(key, kind, fields.get("value"), expected, fields.get("source", "server"))
+    if not isinstance(source, str):
+        raise TypeError("source must be a text")
+    has_value = kind in (MutationKind.SET, MutationKind.MERGE)
+    return Mutation(key, kind, fields["value"] if has_value else None, expected, source)
 
 
 def encode_outcomes(groups: Iterable[Sequence[Outcome]]) -> bytes:
@@ -170,7 +183,7 @@ def encode_outcomes(groups: Iterable[Sequence[Outcome]]) -> bytes:
         }:
             fields["errors"] = errors
         written.append(fields)
-    return to_json(written)
+    return pack(written)
 
 
 def decode_outcomes(text: bytes) -> list[list[Outcome]]:

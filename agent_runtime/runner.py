@@ -27,7 +27,7 @@ from agent_runtime.handler import CallableOptions
 from agent_runtime.handler_run import prepare_hook, run_call, run_hook
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef
-from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.json_value import Json, from_json, pack
 from agent_runtime.storage.protocol import InboxMark, InvocationRow, Transaction
 
 logger = logging.getLogger("agent_runtime")
@@ -198,7 +198,7 @@ class AgentRunner:
             return await run_call(self._host, self._ref, row, options)
 
     async def _finish(self, row: InvocationRow, outcome: Json) -> None:
-        finished = replace(row, outcome=to_json(outcome).decode())
+        finished = replace(row, outcome=pack(outcome).decode())
         prunes = row.number % _PRUNE_EVERY == 0
 
         async def unit(tx: Transaction) -> None:

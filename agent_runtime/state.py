@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, Generic
 
 import orjson
@@ -65,6 +66,10 @@ class StateSchema(Generic[StateT]):
         """
         if isinstance(self._initial, Unset):
             return UNSET
+        if self._adapter is not None:
+            # Goes on below if it is given in its JSON form, such as a dict for a model.
+            with suppress(NotSerializableError):
+                return self.check(from_json(self.dump(self._initial)))
         return self.check(from_json(to_json(self._initial, what="initial_state")))
 
     def check(self, value: Json) -> Json:
@@ -103,7 +108,10 @@ class StateSchema(Generic[StateT]):
             return to_json(value, what="the state")
         # Through Python values first: pydantic's own writer turns NaN into null without a word.
         try:
-            plain = self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+            # Without computed fields, which a model that forbids extra keys would not take back.
+            plain = self._adapter.dump_python(
+                value, mode="json", by_alias=True, round_trip=True, warnings="error"
+            )
         except ValueError as error:
             raise NotSerializableError(f"the state is not JSON: {error}") from None
         return to_json(plain, what="the state")

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.identity import AgentRef, agent_ref
-from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.json_value import Json, from_json, pack
 from agent_runtime.state import UNSET, parse_stored
 from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import Storage
@@ -115,7 +115,7 @@ async def answer_query(storage: Storage, agent: str, name: str, request: str) ->
         answer = {key: outcome for (_, key), outcome in found.items()}
     else:
         answer = _snapshot_fields(await read_snapshot(storage, ref))
-    return to_json(answer).decode()
+    return pack(answer).decode()
 
 
 def open_snapshot(fields: dict[str, Any]) -> StateSnapshot:

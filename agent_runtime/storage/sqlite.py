@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -193,8 +194,11 @@ async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
         return
     if 0 < version < LATEST:
         backup = path.with_name(f"{path.name}.v{version}.bak")
-        if not backup.exists():
-            await connection.execute_fetchall("VACUUM INTO ?", (str(backup),))
+        if not os.path.exists(backup):
+            # Under a name of its own first: another process may be at the same, or this one die.
+            draft = backup.with_name(f"{backup.name}.{uuid.uuid4().hex}")
+            await connection.execute_fetchall("VACUUM INTO ?", (str(draft),))
+            os.replace(draft, backup)
     await connection.execute_fetchall("BEGIN IMMEDIATE")
     try:
         # Read again: another process may have migrated while this one waited.

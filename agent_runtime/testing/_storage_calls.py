@@ -1,11 +1,13 @@
-"""Checks of hooks, answers, handler calls and their effects."""
+"""Checks of answers, inboxes, and the effects of handlers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from agent_runtime.identity import AgentRef
 from agent_runtime.storage.effect_key import effect_key
-from agent_runtime.storage.protocol import EffectRow, HookRow, InvocationRow, Transaction
+from agent_runtime.storage.protocol import EffectRow, InboxMark, InvocationRow, Transaction
 from agent_runtime.testing.storage_bench import (
     OTHER,
     ROOM,
@@ -16,41 +18,29 @@ from agent_runtime.testing.storage_bench import (
 )
 
 
-def _call(number: int, key: str, *, is_exclusive: bool = False) -> InvocationRow:
-    return InvocationRow(number, key, "method", f"print-{key}", is_exclusive, f"host-{key}", 5)
+def _call(number: int, key: str) -> InvocationRow:
+    return InvocationRow(number, key, "call", "method", f'["{key}"]', f"print-{key}", 5)
 
 
 def _effect(number: int, invocation: str, position: int, result: str = "1") -> EffectRow:
     return EffectRow(number, invocation, position, "step", "print", result, 5)
 
 
+async def _add(bench: StorageBench, *rows: InvocationRow) -> None:
+    await bench.storage.write(lambda tx: tx.add_invocations(rows))
+
+
 async def _finish(bench: StorageBench, row: InvocationRow, outcome: str = '{"result":1}') -> None:
-    values = {name: getattr(row, name) for name in row.__slots__}
-    done = InvocationRow(**{**values, "outcome": outcome})
-    await bench.storage.write(lambda tx: tx.finish_invocation(done))
+    done = replace(row, outcome=outcome)
+    await bench.storage.write(lambda tx: tx.finish_invocations([done]))
 
 
-async def hooks_are_kept_until_deleted(bench: StorageBench) -> None:
-    """Pending hooks come oldest first, no more than asked for, until they are deleted."""
-    number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
-    rows = [HookRow(number, version, version % 2, 7) for version in (3, 1, 2)]
-    await bench.storage.write(lambda tx: tx.add_hooks([*rows, HookRow(other, 9, 0, 7)]))
-    expect([1, 2, 3], [row.version for row in await bench.storage.read_hooks(number, 10)])
-    expect([HookRow(number, 1, 1, 7)], await bench.storage.read_hooks(number, 1))
-    await bench.storage.write(lambda tx: tx.delete_hooks(number, [1, 3]))
-    expect([2], [row.version for row in await bench.storage.read_hooks(number, 10)])
-    expect([9], [row.version for row in await bench.storage.read_hooks(other, 10)])
+async def _find(bench: StorageBench, ref: AgentRef, key: str) -> InvocationRow | None:
+    return (await bench.storage.read_invocations([(ref, key)])).get((ref, key))
 
 
-async def old_hooks_name_their_agents(bench: StorageBench) -> None:
-    """Agents with hooks that wait since before a time are found, each once."""
-    number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
-    rows = [HookRow(number, 1, 0, 10), HookRow(number, 2, 0, 11), HookRow(other, 1, 0, 20)]
-    await bench.storage.write(lambda tx: tx.add_hooks(rows))
-    expect([], await bench.storage.read_stale_hook_agents(10, 100))
-    expect([ROOM], await bench.storage.read_stale_hook_agents(20, 100))
-    expect({ROOM, OTHER}, set(await bench.storage.read_stale_hook_agents(21, 100)))
-    expect(1, len(await bench.storage.read_stale_hook_agents(21, 1)))
+async def _inbox(bench: StorageBench, number: int, after: int = 0, limit: int = 10) -> list[str]:
+    return [row.key for row in await bench.storage.read_inbox(number, after, limit)]
 
 
 async def the_first_answer_stands(bench: StorageBench) -> None:
@@ -62,43 +52,92 @@ async def the_first_answer_stands(bench: StorageBench) -> None:
     expect(None, await bench.storage.read_answer("B"))
 
 
-async def a_call_is_noted_once(bench: StorageBench) -> None:
-    """The second note of a key returns the first row; keys belong to their agent."""
+async def an_entry_is_added_once(bench: StorageBench) -> None:
+    """The first entry of a key stands; keys belong to their agent."""
     number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
     first = _call(number, "k")
-    later = InvocationRow(number, "k", "another", "other print", True, "other host", 9)
-    expect(first, await bench.storage.write(lambda tx: tx.add_invocation(first)))
-    expect(first, await bench.storage.write(lambda tx: tx.add_invocation(later)))
-    expect(first, await bench.storage.read_invocation(ROOM, "k"))
-    expect(None, await bench.storage.read_invocation(OTHER, "k"))
-    theirs = _call(other, "k")
-    expect(theirs, await bench.storage.write(lambda tx: tx.add_invocation(theirs)))
+    later = replace(first, method="another", fingerprint="other print", created_at=9)
+    await _add(bench, first)
+    await _add(bench, later, _call(other, "k"))
+    found = await bench.storage.write(
+        lambda tx: tx.load_invocations([(number, "k"), (other, "k"), (number, "none")])
+    )
+    expect({(number, "k"), (other, "k")}, set(found))
+    expect(first, replace(found[number, "k"], number=0))
+    expect(found[number, "k"], await _find(bench, ROOM, "k"))
+    expect(None, await _find(bench, OTHER, "none"))
+
+
+async def the_inbox_is_in_order(bench: StorageBench) -> None:
+    """Unfinished entries come in order of arrival, from a number on, each agent's own."""
+    number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
+    await _add(bench, *(_call(number, key) for key in ("z", "a", "m")), _call(other, "o"))
+    expect(["z", "a", "m"], await _inbox(bench, number))
+    expect(["z", "a"], await _inbox(bench, number, limit=2))
+    rows = await bench.storage.read_inbox(number, 0, 10)
+    expect(["m"], await _inbox(bench, number, after=rows[1].number))
+    await _finish(bench, rows[0])
+    expect(["a", "m"], await _inbox(bench, number))
+    expect(["o"], await _inbox(bench, other))
 
 
 async def the_first_outcome_stands(bench: StorageBench) -> None:
-    """A call's outcome is recorded once, whether the call was noted before or not."""
+    """An entry's outcome is recorded once."""
     row = _call(await bench.agent_id(ROOM), "k")
+    await _add(bench, row)
     await _finish(bench, row, '{"result":1}')
     await _finish(bench, row, '{"result":2}')
-    found = await bench.storage.read_invocation(ROOM, "k")
+    found = await _find(bench, ROOM, "k")
     expect('{"result":1}', found and found.outcome)
 
 
-async def the_exclusive_lane_is_in_order(bench: StorageBench) -> None:
-    """The oldest unfinished exclusive call holds the lane; others never do."""
+async def cancelling_marks_what_is_unfinished(bench: StorageBench) -> None:
+    """A cancelled entry stays in the inbox, marked; a finished or unknown one is left alone."""
+    number = await bench.agent_id(ROOM)
+    await _add(bench, _call(number, "open"), _call(number, "done"))
+    await _finish(bench, _call(number, "done"))
+    keys = [(number, "open"), (number, "done"), (number, "none")]
+    await bench.storage.write(lambda tx: tx.cancel_invocations(keys))
+    expect([True], [row.is_cancelled for row in await bench.storage.read_inbox(number, 0, 10)])
+    done = await _find(bench, ROOM, "done")
+    expect(False, done and done.is_cancelled)
+
+
+async def marks_tell_of_changes(bench: StorageBench) -> None:
+    """An inbox's mark shows its newest entry and its cancellations; an empty one has none."""
     number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
-    rows = [_call(number, key, is_exclusive=key != "free") for key in ("free", "z", "a", "m")]
-    for row in [*rows, _call(other, "0", is_exclusive=True)]:
-        await bench.storage.write(lambda tx, row=row: tx.add_invocation(row))  # type: ignore[misc]
-    holders = []
-    for _ in range(3):
-        holder = await bench.storage.read_exclusive_holder(ROOM)
-        if holder is None:
-            raise AssertionError("nobody holds the lane")
-        holders.append(holder.key)
-        await _finish(bench, holder)
-    expect(["z", "a", "m"], holders)
-    expect(None, await bench.storage.read_exclusive_holder(ROOM))
+    await _add(bench, _call(number, "a"), _call(number, "b"))
+    [first, second] = await bench.storage.read_inbox(number, 0, 10)
+    marks = await bench.storage.read_inbox_marks([number, other])
+    expect({number: InboxMark(second.number, 0)}, marks)
+    await bench.storage.write(lambda tx: tx.cancel_invocations([(number, "a")]))
+    marks = await bench.storage.read_inbox_marks([number])
+    expect({number: InboxMark(second.number, 1)}, marks)
+    await _finish(bench, first)
+    await _finish(bench, second)
+    expect({}, await bench.storage.read_inbox_marks([number]))
+
+
+async def waiting_agents_are_found(bench: StorageBench) -> None:
+    """Agents with unfinished entries from before a time are found, each once."""
+    number, other = await bench.agent_id(ROOM), await bench.agent_id(OTHER)
+    ages = [(number, "a", 10), (number, "b", 11), (other, "c", 20)]
+    await _add(bench, *(replace(_call(n, key), created_at=age) for n, key, age in ages))
+    expect([], await bench.storage.read_waiting_agents(10, 100))
+    expect([ROOM], await bench.storage.read_waiting_agents(20, 100))
+    expect({ROOM, OTHER}, set(await bench.storage.read_waiting_agents(21, 100)))
+    expect(1, len(await bench.storage.read_waiting_agents(21, 1)))
+
+
+async def deleted_entries_are_gone(bench: StorageBench) -> None:
+    """Deleting drops an entry, finished or not, with the effects on its way."""
+    number = await bench.agent_id(ROOM)
+    await _add(bench, _call(number, "a"), _call(number, "b"))
+    await bench.storage.write(lambda tx: tx.add_effect(_effect(number, "a", 0)))
+    await bench.storage.write(lambda tx: tx.delete_invocations([(number, "a")]))
+    expect(["b"], await _inbox(bench, number))
+    expect(None, await _find(bench, ROOM, "a"))
+    expect([], await bench.storage.read_effects(ROOM, "a"))
 
 
 async def effects_are_noted_once(bench: StorageBench) -> None:
@@ -146,31 +185,31 @@ async def finishing_drops_the_effects(bench: StorageBench) -> None:
     expect(1, len(await bench.storage.read_effects(ROOM, "j")))
 
 
-async def calls_and_hooks_survive_reopening(bench: StorageBench) -> None:
+async def inboxes_survive_reopening(bench: StorageBench) -> None:
     """Unfinished work is found again after a restart."""
     number = await bench.agent_id(ROOM)
 
     async def unit(tx: Transaction) -> None:
-        await tx.add_invocation(_call(number, "i", is_exclusive=True))
+        await tx.add_invocations([_call(number, "i")])
         await tx.add_effect(_effect(number, "i", 0))
-        await tx.add_hooks([HookRow(number, 1, 0, 1)])
 
     await bench.storage.write(unit)
     await bench.reopen()
-    expect(_call(number, "i", is_exclusive=True), await bench.storage.read_exclusive_holder(ROOM))
+    expect(["i"], await _inbox(bench, number))
     expect(1, len(await bench.storage.read_effects(ROOM, "i")))
-    expect(1, len(await bench.storage.read_hooks(number, 10)))
 
 
 CALL_CHECKS: Sequence[StorageCheck] = (
-    hooks_are_kept_until_deleted,
-    old_hooks_name_their_agents,
     the_first_answer_stands,
-    a_call_is_noted_once,
+    an_entry_is_added_once,
+    the_inbox_is_in_order,
     the_first_outcome_stands,
-    the_exclusive_lane_is_in_order,
+    cancelling_marks_what_is_unfinished,
+    marks_tell_of_changes,
+    waiting_agents_are_found,
+    deleted_entries_are_gone,
     effects_are_noted_once,
     effects_come_by_position_with_mutations,
     finishing_drops_the_effects,
-    calls_and_hooks_survive_reopening,
+    inboxes_survive_reopening,
 )

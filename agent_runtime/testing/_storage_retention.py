@@ -118,21 +118,21 @@ async def invocations_go_when_old_and_many(bench: StorageBench) -> None:
     """Finished calls go by age and number like receipts; unfinished ones never."""
     number = await bench.agent_id(ROOM)
     rows = [
-        InvocationRow(number, f"c{n}", "m", "print", False, "host", n, '{"result":1}')
+        InvocationRow(number, f"c{n}", "call", "m", "[]", "print", n, outcome='{"result":1}')
         for n in range(6)
     ]
+    unfinished = InvocationRow(number, "open", "call", "m", "[]", "print", 0)
 
     async def unit(tx: Transaction) -> None:
-        await tx.add_invocation(InvocationRow(number, "open", "m", "print", False, "host", 0))
-        for row in rows:
-            await tx.finish_invocation(row)
+        await tx.add_invocations([unfinished, *rows])
+        await tx.finish_invocations(rows)
 
     await bench.storage.write(unit)
     far = 2**45
     await _prune(bench, Retention(receipt_age=timedelta(0), receipt_count=2), far)
     keys = ["open", *(row.key for row in rows)]
-    found = [key for key in keys if await bench.storage.read_invocation(ROOM, key) is not None]
-    expect(["open", "c4", "c5"], found)
+    found = await bench.storage.read_invocations([(ROOM, key) for key in keys])
+    expect(["open", "c4", "c5"], [key for key in keys if (ROOM, key) in found])
 
 
 async def the_feed_is_in_order(bench: StorageBench) -> None:

@@ -38,9 +38,8 @@ async def unknown_agents_have_nothing(bench: StorageBench) -> None:
     expect(None, await bench.storage.read_state(ROOM))
     expect([], await bench.storage.read_history(ROOM))
     expect([], await bench.storage.read_version(ROOM, 1))
-    expect(None, await bench.storage.read_invocation(ROOM, "k"))
+    expect({}, await bench.storage.read_invocations([(ROOM, "k")]))
     expect([], await bench.storage.read_effects(ROOM, "k"))
-    expect(None, await bench.storage.read_exclusive_holder(ROOM))
     expect([], await bench.storage.list_agents())
 
 

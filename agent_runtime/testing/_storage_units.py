@@ -115,8 +115,8 @@ async def sets_of_rows_are_written(bench: StorageBench) -> None:
         await tx.put_states([])
         await tx.add_mutations([])
         await tx.add_outbox([])
-        await tx.add_hooks([])
-        await tx.delete_hooks(numbers[0], [])
+        await tx.add_invocations([])
+        await tx.finish_invocations([])
         expect({}, await tx.load_states([]))
 
     await bench.storage.write(unit)

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 
 from temporalio.client import Client
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from agent_runtime.call import EntityRun
 from agent_runtime.client import AgentClient
 from agent_runtime.temporal_server import TemporalServer
 from bench.support.accounting import ProcessorSpan
+from bench.support.core_log import quiet_core
 from bench.support.forms import ByHand, Form, Product, Prototype, PureFloor
 from bench.support.load import Load, Submit, drive
 from bench.support.processes import ChildProcess
@@ -192,11 +192,3 @@ class Bench:
         if load.errors:
             self.say(f"{form.name}: {len(load.errors)} calls failed, first: {load.errors[0]}")
         return Sample(load, span.used)
-
-
-def quiet_core() -> None:
-    """Let Temporal's native core log errors only."""
-    quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
-    Runtime.set_default(
-        Runtime(telemetry=TelemetryConfig(logging=quiet)), error_if_already_set=False
-    )

@@ -45,7 +45,7 @@ async def test_no_statement_scans_a_table(storage: SqliteStorage, name: str) -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["READ_HISTORY", "READ_VERSION", "READ_HOOKS", "READ_OUTBOX", "READ_EXCLUSIVE_HOLDER",
+    ["READ_HISTORY", "READ_VERSION", "READ_INBOX", "READ_OUTBOX",
      "LIST_AGENTS", "LIST_AGENTS_OF_CLASS"],
 )  # fmt: skip
 async def test_no_page_is_sorted(storage: SqliteStorage, name: str) -> None:

@@ -1,0 +1,258 @@
+"""`agent-runtime state` and `agents`, against a real worker and Temporal server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from agent_runtime import Agent, callable
+from agent_runtime.errors import MethodNotCallableError, UnknownMethodError
+from tests.conftest import Serve, Served
+from tests.support.program import UNREACHABLE, Ran, run_program
+
+
+class Game(BaseModel):
+    """What the test's agent remembers."""
+
+    score: int = 0
+    players: list[str] = []
+
+
+class GameAgent(Agent[Game]):
+    """Refuses scores below zero."""
+
+    initial_state = Game()
+
+    def validate_state_change(self, next_state: Game, source: str) -> None:
+        """Refuse negative scores."""
+        if next_state.score < 0:
+            raise ValueError("score cannot be negative")
+
+    @callable()
+    async def cheer(self) -> str:
+        """Be callable."""
+        return "hurray"
+
+    async def secret(self) -> str:
+        """Be not callable."""
+        return "hush"
+
+
+@pytest.fixture
+async def served(serve: Serve) -> AsyncIterator[Served]:
+    """A worker of the game's agents."""
+    async with serve(GameAgent) as running:
+        yield running
+
+
+class Shell:
+    """Runs commands on the served agents; from afar, or beside the data directory."""
+
+    def __init__(self, served: Served, cwd: Path) -> None:
+        self._served = served
+        self._cwd = cwd
+
+    async def __call__(
+        self, *arguments: str, is_local: bool = False, address: str | None = None, stdin: str = ""
+    ) -> Ran:
+        """Run `agent-runtime` with these arguments."""
+        variables = {
+            "TEMPORAL_ADDRESS": address or self._served.address,
+            "AGENT_RUNTIME_TASK_QUEUE": self._served.task_queue,
+        }
+        if is_local:
+            variables["AGENT_RUNTIME_DATA_DIR"] = str(self._served.data_dir)
+        return await run_program(*arguments, cwd=self._cwd, variables=variables, stdin=stdin)
+
+
+@pytest.fixture
+def shell(served: Served, tmp_path: Path) -> Shell:
+    """A shell in an empty folder."""
+    cwd = tmp_path / "elsewhere"
+    cwd.mkdir()
+    return Shell(served, cwd)
+
+
+async def test_a_state_set_by_command_is_read_by_command(shell: Shell) -> None:
+    """set, then get through Temporal."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    got = await shell("state", "get", "GameAgent", "r", "--json")
+
+    assert got.json == {
+        "agent": "GameAgent",
+        "name": "r",
+        "version": 1,
+        "is_set": True,
+        "value": {"score": 5, "players": []},
+    }
+
+
+async def test_a_state_beside_the_data_directory_is_read_without_temporal(shell: Shell) -> None:
+    """get needs no server where the database is."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    got = await shell(
+        "state", "get", "GameAgent", "r", "--json", is_local=True, address=UNREACHABLE
+    )
+
+    assert (got.code, got.json["value"]["score"]) == (0, 5)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_an_earlier_version_is_read(shell: Shell, is_local: bool) -> None:
+    """get --version goes back, by either way."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+    await shell("state", "merge", "GameAgent", "r", '{"score": 6}')
+
+    got = await shell(
+        "state", "get", "GameAgent", "r", "--version", "1", "--json", is_local=is_local
+    )
+
+    assert (got.json["version"], got.json["value"]["score"]) == (1, 5)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_history_shows_the_newest_first(shell: Shell, is_local: bool) -> None:
+    """history lists kinds and versions, --limit and --newest page through."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+    await shell("state", "merge", "GameAgent", "r", '{"score": 6}', "--key", "k-1")
+    await shell("state", "reset", "GameAgent", "r")
+
+    got = await shell(
+        "state", "history", "GameAgent", "r", "--newest", "2", "--json", is_local=is_local
+    )
+
+    listed = [(entry["version"], entry["kind"], entry["key"]) for entry in got.json["history"]]
+    assert listed[0] == (2, "merge", "k-1")
+    assert [version for version, _, _ in listed] == [2, 1]
+
+
+async def test_the_table_of_history_shows_changed_keys(shell: Shell) -> None:
+    """Without --json people get a table."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    got = await shell("state", "history", "GameAgent", "r", is_local=True)
+
+    assert (got.code, '{"score": 5, "players": []}' in got.out) == (0, True)
+
+
+async def test_a_repeat_with_the_same_key_changes_nothing(shell: Shell) -> None:
+    """--key makes a command safe to repeat."""
+    await shell("state", "merge", "GameAgent", "r", '{"score": 1}', "--key", "k")
+    await shell("state", "merge", "GameAgent", "r", '{"score": 2}')
+
+    again = await shell("state", "merge", "GameAgent", "r", '{"score": 1}', "--key", "k", "--json")
+
+    assert (again.code, again.json["duplicate"], again.json["version"]) == (0, True, 2)
+
+
+async def test_the_value_is_read_from_stdin(shell: Shell) -> None:
+    """A dash stands for stdin."""
+    await shell("state", "set", "GameAgent", "r", "-", stdin='{"score": 9}')
+
+    got = await shell("state", "get", "GameAgent", "r", "--json")
+
+    assert got.json["value"]["score"] == 9
+
+
+async def test_a_refusal_is_code_1_and_one_line(shell: Shell) -> None:
+    """The validator's reason reaches stderr, without a traceback."""
+    got = await shell("state", "set", "GameAgent", "r", '{"score": -1}')
+
+    assert (got.code, got.out) == (1, "")
+    assert got.err == "agent-runtime: StateRejectedError: score cannot be negative\n"
+
+
+async def test_a_refusal_as_json_goes_to_stdout(shell: Shell) -> None:
+    """With --json errors are objects with type and message."""
+    got = await shell("state", "set", "GameAgent", "r", '{"score": -1}', "--json")
+
+    assert (got.code, got.err) == (1, "")
+    assert got.json == {"type": "StateRejectedError", "message": "score cannot be negative"}
+
+
+async def test_another_version_than_expected_is_code_1(shell: Shell) -> None:
+    """--expected-version refuses a lost race, naming both versions."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    got = await shell(
+        "state", "set", "GameAgent", "r", '{"score": 6}', "--expected-version", "7", "--json"
+    )
+
+    assert (got.code, got.json["type"]) == (1, "VersionConflictError")
+    assert got.json["details"] == {"expected": 7, "actual": 1}
+
+
+async def test_an_unknown_class_is_code_2(shell: Shell) -> None:
+    """The message says what the worker serves."""
+    got = await shell("state", "set", "NoAgent", "r", "{}")
+
+    assert (got.code, "this worker serves: GameAgent" in got.err) == (2, True)
+
+
+async def test_a_state_over_the_limit_is_code_2(shell: Shell) -> None:
+    """The message names size and limit."""
+    big = '{"players": ["' + "x" * 2_100_000 + '"]}'
+
+    got = await shell("state", "set", "GameAgent", "r", "-", "--json", stdin=big)
+
+    assert (got.code, got.json["type"]) == (2, "StateTooLargeError")
+    assert got.json["details"]["limit"] == 2_000_000
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_agents_are_listed(shell: Shell, is_local: bool) -> None:
+    """agents list names every agent, by either way."""
+    await shell("state", "set", "GameAgent", "a", "{}")
+    await shell("state", "set", "GameAgent", "b/ö [red]", "{}")
+
+    got = await shell("agents", "list", "--json", is_local=is_local)
+
+    assert sorted(row["name"] for row in got.json["agents"]) == ["a", "b/ö [red]"]
+
+
+async def test_an_agent_is_described(shell: Shell) -> None:
+    """agents describe tells version, size and whether its entity is awake."""
+    await shell("state", "set", "GameAgent", "a", '{"score": 5}')
+
+    got = await shell("agents", "describe", "GameAgent", "a", "--json", is_local=True)
+
+    assert (got.json["version"], got.json["state_bytes"]) == (1, len('{"score":5,"players":[]}'))
+    assert got.json["entity"].startswith("awake")
+
+
+async def test_describe_does_without_temporal(shell: Shell) -> None:
+    """What storage knows is told also while Temporal is away."""
+    await shell("state", "set", "GameAgent", "a", '{"score": 5}')
+
+    got = await shell(
+        "agents", "describe", "GameAgent", "a", "--json", is_local=True, address=UNREACHABLE
+    )
+
+    assert (got.code, got.json["version"]) == (0, 1)
+    assert got.json["entity"] == "unknown: Temporal does not answer"
+
+
+async def test_short_runs_never_abort_at_exit(shell: Shell) -> None:
+    """Twenty runs that use the Temporal SDK all end with 0 (the SDK alone aborts some)."""
+    codes = [
+        (await shell("state", "merge", "GameAgent", "r", '{"score": 1}')).code for _ in range(20)
+    ]
+
+    assert codes == [0] * 20
+
+
+async def test_an_unknown_method_is_named(served: Served) -> None:
+    """Calling what is not there is refused at once."""
+    with pytest.raises(UnknownMethodError, match="Method no_such does not exist"):
+        await served.client.agent("GameAgent", "r").call("no_such")
+
+
+async def test_an_unmarked_method_is_not_callable(served: Served) -> None:
+    """Calling what is not marked is refused at once."""
+    with pytest.raises(MethodNotCallableError, match="Method secret is not callable"):
+        await served.client.agent("GameAgent", "r").call("secret")
