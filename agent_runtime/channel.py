@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -119,7 +124,7 @@ class Channel:
 
     def _forget(self, ref: AgentRef) -> None:
         self._batchers.pop(ref, None)
-        if not self._contention[ref].is_on:
+        if self._contention[ref].is_over:
             del self._contention[ref]
 
     def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
@@ -181,16 +186,27 @@ class _Sender(BatchSender):
         batches = _json_value(encode_batch(self._ref, mutations))
         outcomes = await self._update_running(batch_id, batches)
         if outcomes is None:
-            outcomes = await self._channel.updates.execute_update_with_start_workflow(
+            outcomes = await self._update_or_start(batch_id, batches)
+            self._channel.running.add(self._ref)
+        return decode_outcomes(outcomes.payload.data)[0]
+
+    async def _update_or_start(self, batch_id: str, batches: RawValue) -> RawValue:
+        operation = self._channel.start_operation(self._ref)
+        try:
+            outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
                 MUTATE_UPDATE,
                 batches,
-                start_workflow_operation=self._channel.start_operation(self._ref),
+                start_workflow_operation=operation,
                 id=batch_id,
                 result_type=RawValue,
                 rpc_timeout=RPC_TIMEOUT,
             )
-            self._channel.running.add(self._ref)
-        return decode_outcomes(outcomes.payload.data)[0]
+            return outcomes
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            # The operation holds the error too, and logs it unless somebody looks at it there.
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await operation.workflow_handle()
+            raise
 
     async def _update_running(self, batch_id: str, batches: RawValue) -> RawValue | None:
         """Update an entity that ran a moment ago; None if it must be started.
