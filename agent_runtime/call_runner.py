@@ -12,13 +12,16 @@ from typing import Any, Protocol
 
 from agent_runtime.call import CallRequest, CallResult
 from agent_runtime.errors import (
+    AUTHOR_ERRORS,
     AgentRuntimeError,
     ExclusiveDeadlockError,
     HandlerCancelledError,
     HandlerError,
     IdempotencyConflictError,
     InvalidRequestError,
+    describe,
     from_record,
+    text_of,
 )
 from agent_runtime.handler import CallableOptions
 from agent_runtime.host import AgentHost
@@ -27,6 +30,9 @@ from agent_runtime.json_value import Json, fingerprint, from_json, pack, to_json
 from agent_runtime.storage.protocol import InvocationRow
 
 logger = logging.getLogger("agent_runtime")
+
+MAX_RESULT_BYTES = 1_900_000
+"""The server takes 2 MiB, with what is around the result."""
 
 _LANE_POLL_SECONDS = 0.2
 _LANE_CHECK_SECONDS = 5.0
@@ -74,7 +80,7 @@ async def run_call(host: AgentHost, request: CallRequest, carrier: CallCarrier) 
         if options.exclusive:
             await _wait_for_lane(host, request, carrier)
         result = await _run_handler(host, request, options)
-        outcome = {"result": from_json(to_json(result, what=f"the result of {request.method}"))}
+        outcome = {"result": _json_result(request, result)}
     except asyncio.CancelledError:
         if carrier.is_cancelled():
             cancelled = HandlerCancelledError(f"{request.ref}.{request.method} was cancelled")
@@ -87,6 +93,19 @@ async def run_call(host: AgentHost, request: CallRequest, carrier: CallCarrier) 
         outcome = {"error": error.to_record()}
     await _end(host, await _row(host, request, carrier, options), outcome)
     return CallResult(digest, _open_outcome(outcome))
+
+
+def _json_result(request: CallRequest, result: object) -> Json:
+    text = to_json(result, what=f"the result of {request.method}")
+    if len(text) > MAX_RESULT_BYTES:
+        raise HandlerError(
+            f"{request.method} returned {len(text)} bytes of JSON, at most {MAX_RESULT_BYTES} are "
+            "allowed; keep bulk data in self.sql and return where it is",
+            method=request.method,
+            size=len(text),
+            limit=MAX_RESULT_BYTES,
+        )
+    return from_json(text)
 
 
 def call_fingerprint(request: CallRequest) -> str:
@@ -126,7 +145,7 @@ async def _run_handler(host: AgentHost, request: CallRequest, options: CallableO
             ) from None
         except AgentRuntimeError:
             raise
-        except Exception as error:
+        except AUTHOR_ERRORS as error:
             logger.exception("%s.%s raised", ref, request.method)
             raise _handler_error(request, error) from error
         await host.store_initial_state(agent)
@@ -137,17 +156,24 @@ async def _invoke(method: Callable[..., Any], args: list[Json]) -> Json:
     if inspect.iscoroutinefunction(method):
         return await method(*args)
     # A plain method may block; a thread keeps it from holding up every other agent.
-    result = await asyncio.to_thread(method, *args)
+    result = await asyncio.to_thread(_called, method, args)
     return await result if isinstance(result, Awaitable) else result
 
 
-def _handler_error(request: CallRequest, error: Exception) -> HandlerError:
-    kind = type(error).__name__
+def _called(method: Callable[..., Any], args: list[Json]) -> Any:
+    try:
+        return method(*args)
+    except StopIteration as error:
+        # Not to be carried by a future; a coroutine would turn it into the same.
+        raise RuntimeError("the method raised StopIteration") from error
+
+
+def _handler_error(request: CallRequest, error: BaseException) -> HandlerError:
     return HandlerError(
-        f"{request.method}: {kind}: {error}" if str(error) else f"{request.method}: {kind}",
+        f"{request.method}: {describe(error)}",
         method=request.method,
-        error_type=kind,
-        error=str(error),
+        error_type=type(error).__name__,
+        error=text_of(error),
     )
 
 

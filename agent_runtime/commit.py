@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from agent_runtime.errors import (
+    AUTHOR_ERRORS,
     AgentRuntimeError,
     HandlerDivergedError,
     IdempotencyConflictError,
@@ -225,7 +226,7 @@ def _decide(
             working.restore(before)
             entry.outcomes.append(error)
             continue
-        except Exception as error:  # the author's update function; its caller gets it as it is
+        except AUTHOR_ERRORS as error:  # the update function's; its caller gets it as it is
             working.restore(before)
             entry.error = error
             return

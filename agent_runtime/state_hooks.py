@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import AgentRuntimeError, HandlerError
+from agent_runtime.errors import AUTHOR_ERRORS, AgentRuntimeError, HandlerError, describe
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef
 from agent_runtime.invocation import Invocation, run_within
@@ -102,17 +102,17 @@ async def _run_hook(host: AgentHost, agent: Agent[Any], hook: _Hook, *, runs_hoo
         if error.is_retryable:
             raise
         await report_error(host, agent, "on_state_changed", error)
-    except Exception as error:
+    except AUTHOR_ERRORS as error:
         await report_error(host, agent, "on_state_changed", error)
 
 
-async def report_error(host: AgentHost, agent: Agent[Any], hook: str, error: Exception) -> None:
+async def report_error(host: AgentHost, agent: Agent[Any], hook: str, error: BaseException) -> None:
     """Give an error that no caller gets to the agent's `on_error`; log what that raises."""
-    failure = HandlerError(f"{hook} failed: {type(error).__name__}: {error}", hook=hook)
+    failure = HandlerError(f"{hook} failed: {describe(error)}", hook=hook)
     failure.__cause__ = error
     ref = agent._ref
     invocation = Invocation(host, agent, await host.agent_id(ref), f"error/{uuid.uuid4()}")
     try:
         await run_within(invocation, lambda: agent.on_error(failure))
-    except Exception:
+    except AUTHOR_ERRORS:
         logger.exception("%s: on_error raised", ref)
