@@ -14,7 +14,7 @@ from agent_runtime.errors import AgentRuntimeError, from_record
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import agent_ref
 from agent_runtime.json_value import to_json
-from agent_runtime.mutation import AgentBatch, Mutation, MutationKind
+from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, call_value
 from agent_runtime.runner import run_handlers
 
 _HEARTBEAT_SECONDS = 1.0
@@ -45,9 +45,9 @@ class InvocationActivities:
         info = activity.info()
         ref, key = agent_ref(step.agent, step.name), f"{info.workflow_run_id}/{info.activity_id}"
         to_json(step.args, what="the arguments")
-        fields = {"method": step.method, "args": step.args, "chain": [], "hook_depth": 0}
+        value = call_value(step.method, step.args)
         async with _heartbeats(), _repeated_after_shutdown():
-            await self._submit(AgentBatch(ref, [Mutation(key, MutationKind.CALL, fields)]))
+            await self._submit(AgentBatch(ref, [Mutation(key, MutationKind.CALL, value)]))
             try:
                 outcome = await self._host.outcomes.wait(ref, key)
             except asyncio.CancelledError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger("agent_runtime")
+
+
+class _Undecided(NamedTuple):
+    """The state that a commit decides over, and whose it is."""
+
+    agent: object
+    state: Json | Unset
+
+
+# Not an attribute of the agent: a handler in another thread must not see what is undecided.
+_undecided: ContextVar[_Undecided | None] = ContextVar("agent_runtime_undecided", default=None)
 
 
 class Agent(Generic[StateT]):
@@ -43,7 +56,6 @@ class Agent(Generic[StateT]):
     _schema: StateSchema[StateT]
     _stored_text: str | None = None
     _stored_version: int = 0
-    _validated_state: Json | Unset | None = None
     _is_initial_read: bool = False
 
     @property
@@ -73,7 +85,7 @@ class Agent(Generic[StateT]):
         initial = self._schema.initial()
         if initial is UNSET:
             return None  # type: ignore[return-value]
-        if self._validated_state is None:
+        if self._undecided() is None:
             self._is_initial_read = True
         return self._schema.load(orjson.dumps(initial))
 
@@ -192,11 +204,23 @@ class Agent(Generic[StateT]):
         logger.error("%s: %s", self._ref, error, exc_info=error)
 
     def _current_text(self) -> str | bytes | None:
-        if self._validated_state is not None:
-            if self._validated_state is UNSET:
-                return None
-            return orjson.dumps(self._validated_state)
-        return self._stored_text
+        undecided = self._undecided()
+        if undecided is None:
+            return self._stored_text
+        return None if undecided.state is UNSET else orjson.dumps(undecided.state)
+
+    def _undecided(self) -> _Undecided | None:
+        undecided = _undecided.get()
+        return undecided if undecided is not None and undecided.agent is self else None
+
+    @contextmanager
+    def _deciding_over(self, state: Json | Unset) -> Iterator[None]:
+        """Let `state` show what a commit decides over, in the code that runs within only."""
+        token = _undecided.set(_Undecided(self, state))
+        try:
+            yield
+        finally:
+            _undecided.reset(token)
 
     def _bind(
         self, ref: AgentRef, schema: StateSchema[StateT], effects: Callable[[], Effects]

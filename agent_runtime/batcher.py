@@ -41,8 +41,9 @@ MAX_BYTES = 256 * 1024
 RPC_TIMEOUT = timedelta(seconds=10)
 _FIRST_PAUSE_SECONDS = 0.02
 _MAX_PAUSE_SECONDS = 2.0
-_FIRST_ONE_WAY_SECONDS = 10.0
-_MAX_ONE_WAY_SECONDS = 300.0
+# Trying updates again costs all clients of a crowded agent a second or two, so seldom is better.
+_FIRST_ONE_WAY_SECONDS = 60.0
+_MAX_ONE_WAY_SECONDS = 900.0
 _ANSWER_SECONDS = 3.0
 
 _PASSING = {
@@ -97,6 +98,11 @@ class Contention:
     def is_on(self) -> bool:
         """Send signals."""
         return time.monotonic() < self._until
+
+    @property
+    def is_over(self) -> bool:
+        """It ended so long ago that it may be forgotten."""
+        return time.monotonic() > self._until + self._seconds
 
     def note(self) -> None:
         """Go by signal, each time for longer; a little apart from the other clients."""

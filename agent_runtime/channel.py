@@ -11,7 +11,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowQueryFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -165,7 +170,7 @@ class Channel:
 
     def _forget(self, ref: AgentRef) -> None:
         self._batchers.pop(ref, None)
-        if not self.contention(ref).is_on:
+        if self.contention(ref).is_over:
             del self._contention[ref]
 
     def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
@@ -227,10 +232,11 @@ class _Sender(BatchSender):
         batches = _json_value(encode_batch(self._ref, mutations))
         outcomes = await self._update_running(batch_id, batches)
         if outcomes is None:
-            outcomes = await self._start_and_update(batch_id, batches)
+            outcomes = await self._update_or_start(batch_id, batches)
+            self._channel.running.add(self._ref)
         return decode_outcomes(outcomes.payload.data)[0]
 
-    async def _start_and_update(self, batch_id: str, batches: RawValue) -> RawValue:
+    async def _update_or_start(self, batch_id: str, batches: RawValue) -> RawValue:
         operation = self._channel.start_operation(self._ref)
         try:
             outcomes: RawValue = await self._channel.updates.execute_update_with_start_workflow(
@@ -241,14 +247,12 @@ class _Sender(BatchSender):
                 result_type=RawValue,
                 rpc_timeout=RPC_TIMEOUT,
             )
-        except RPCError:
-            # The SDK keeps the error in the operation too, and complains if nobody looks there.
-            with contextlib.suppress(RPCError, TimeoutError):
-                async with asyncio.timeout(0):
-                    await operation.workflow_handle()
+            return outcomes
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            # The operation holds the error too, and logs it unless somebody looks at it there.
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await operation.workflow_handle()
             raise
-        self._channel.running.add(self._ref)
-        return outcomes
 
     async def _update_running(self, batch_id: str, batches: RawValue) -> RawValue | None:
         """Update an entity that ran a moment ago; None if it must be started.

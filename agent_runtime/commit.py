@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent_runtime.decision import CommitRequest, Known, Writes, decide
+from agent_runtime.errors import AUTHOR_ERRORS
 from agent_runtime.identity import AgentRef
 from agent_runtime.mutation import MutationKind, Outcome
 from agent_runtime.state_change import WorkingState
@@ -127,7 +128,7 @@ class Committer:
                 entry.outcomes = decide(
                     entry.request, working[entry.request.ref], known, writes, now
                 )
-            except Exception as error:  # the author's update function; its caller gets it as it is
+            except AUTHOR_ERRORS as error:  # the update function's; its caller gets it as it is
                 entry.error = error
         heads = {ref: state.head(now) for ref, state in working.items() if state.is_changed}
         if writes.mutations:

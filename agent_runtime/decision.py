@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_runtime.errors import (
+    AUTHOR_ERRORS,
     AgentRuntimeError,
     HandlerDivergedError,
     IdempotencyConflictError,
@@ -110,7 +111,7 @@ def _decide_mutation(
     except AgentRuntimeError as error:
         working.restore(before)
         return error
-    except Exception:
+    except AUTHOR_ERRORS:
         working.restore(before)
         raise
     for change in changes:

@@ -42,6 +42,9 @@ from typing import Any, ClassVar
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+AUTHOR_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
+"""What an author's code may raise without taking the worker down."""
+
 MAX_TEXT = 2_000
 """Longer messages and details are cut."""
 
@@ -200,6 +203,20 @@ class ConfigurationError(AgentRuntimeError):
 
 class InternalError(AgentRuntimeError):
     """A bug in this library; please report it with the log."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an author's error says, nothing if even that raises."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def describe(error: BaseException) -> str:
+    """Return an author's error in one line: its class and what it says."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _bounded(text: str) -> str:

@@ -10,7 +10,7 @@ from agent_runtime.channel import Channel
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, to_json
-from agent_runtime.mutation import Mutation, MutationKind, Receipt
+from agent_runtime.mutation import Mutation, MutationKind, Receipt, call_value
 from agent_runtime.state_reader import (
     MAX_HISTORY,
     StateHistoryEntry,
@@ -155,13 +155,9 @@ class AgentHandle:
             hook_depth: How many change hooks, one through the other, led here.
         """
         key = self._channel.new_key() if idempotency_key is None else idempotency_key
-        fields = {
-            "method": method,
-            "args": from_json(to_json(list(args), what="the arguments")),
-            "chain": list(chain),
-            "hook_depth": hook_depth,
-        }
-        await self._channel.submit(self.ref, Mutation(key, MutationKind.CALL, fields))
+        plain = from_json(to_json(list(args), what="the arguments"))
+        value = call_value(method, plain, chain, hook_depth)
+        await self._channel.submit(self.ref, Mutation(key, MutationKind.CALL, value))
         return AgentCall(self._channel, self.ref, key)
 
     async def _mutate(

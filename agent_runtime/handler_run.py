@@ -13,7 +13,13 @@ from typing import Any
 import orjson
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import AgentRuntimeError, HandlerError
+from agent_runtime.errors import (
+    AUTHOR_ERRORS,
+    AgentRuntimeError,
+    HandlerError,
+    describe,
+    text_of,
+)
 from agent_runtime.handler import CallableOptions
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef
@@ -24,6 +30,9 @@ from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import EffectRow, InvocationRow
 
 logger = logging.getLogger("agent_runtime")
+
+MAX_RESULT_BYTES = 1_900_000
+"""A workflow that asks takes 2 MiB, with what is around the result."""
 
 
 async def run_call(
@@ -53,7 +62,7 @@ async def run_call(
                 result = await run_within(invocation, lambda: _invoke(method, request["args"]))
         except AgentRuntimeError:
             raise
-        except Exception as error:
+        except AUTHOR_ERRORS as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 raise HandlerError(
                     f"{row.method} took longer than its timeout of {options.timeout}",
@@ -62,7 +71,7 @@ async def run_call(
             logger.exception("%s.%s raised", ref, row.method)
             raise _handler_error(row.method, error) from error
         await host.store_initial_state(agent)
-    return from_json(to_json(result, what=f"the result of {row.method}"))
+    return _json_result(row.method, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ async def run_hook(host: AgentHost, agent: Agent[Any], hook: ChangeHook) -> None
         is_pruned = hook.state is UNSET
         state = agent.state if is_pruned else agent._schema.load(orjson.dumps(hook.state))
         await run_within(hook.invocation, lambda: agent.on_state_changed(state, hook.source))
-    except Exception as error:
+    except AUTHOR_ERRORS as error:
         if isinstance(error, AgentRuntimeError) and error.is_retryable:
             raise
         await _report_error(host, agent, "on_state_changed", error)
@@ -118,26 +127,48 @@ async def _invoke(method: Callable[..., Any], args: list[Json]) -> Json:
     if inspect.iscoroutinefunction(method):
         return await method(*args)
     # A plain method may block; a thread keeps it from holding up every other agent.
-    result = await asyncio.to_thread(method, *args)
+    result = await asyncio.to_thread(_called, method, args)
     return await result if isinstance(result, Awaitable) else result
 
 
-def _handler_error(method: str, error: Exception) -> HandlerError:
-    kind = type(error).__name__
+def _called(method: Callable[..., Any], args: list[Json]) -> Any:
+    try:
+        return method(*args)
+    except StopIteration as error:
+        # Not to be carried by a future; a coroutine would turn it into the same.
+        raise RuntimeError("the method raised StopIteration") from error
+
+
+def _json_result(method: str, result: object) -> Json:
+    text = to_json(result, what=f"the result of {method}")
+    if len(text) > MAX_RESULT_BYTES:
+        raise HandlerError(
+            f"{method} returned {len(text)} bytes of JSON, at most {MAX_RESULT_BYTES} are "
+            "allowed; keep bulk data in self.sql and return where it is",
+            method=method,
+            size=len(text),
+            limit=MAX_RESULT_BYTES,
+        )
+    return from_json(text)
+
+
+def _handler_error(method: str, error: BaseException) -> HandlerError:
     return HandlerError(
-        f"{method}: {kind}: {error}" if str(error) else f"{method}: {kind}",
+        f"{method}: {describe(error)}",
         method=method,
-        error_type=kind,
-        error=str(error),
+        error_type=type(error).__name__,
+        error=text_of(error),
     )
 
 
-async def _report_error(host: AgentHost, agent: Agent[Any], hook: str, error: Exception) -> None:
-    failure = HandlerError(f"{hook} failed: {type(error).__name__}: {error}", hook=hook)
+async def _report_error(
+    host: AgentHost, agent: Agent[Any], hook: str, error: BaseException
+) -> None:
+    failure = HandlerError(f"{hook} failed: {describe(error)}", hook=hook)
     failure.__cause__ = error
     ref = agent._ref
     invocation = Invocation(host, agent, await host.agent_id(ref), f"error/{uuid.uuid4()}")
     try:
         await run_within(invocation, lambda: agent.on_error(failure))
-    except Exception:
+    except AUTHOR_ERRORS:
         logger.exception("%s: on_error raised", ref)

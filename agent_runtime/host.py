@@ -16,10 +16,13 @@ from agent_runtime.agent import Agent
 from agent_runtime.commit import Committed, Committer
 from agent_runtime.decision import CommitRequest
 from agent_runtime.errors import (
+    AUTHOR_ERRORS,
     AgentRuntimeError,
     AgentStartError,
     InternalError,
     StateRejectedError,
+    describe,
+    text_of,
 )
 from agent_runtime.identity import AgentRef
 from agent_runtime.invocation import Invocation, current_invocation, run_within
@@ -74,15 +77,13 @@ class _InstanceRules:
         agent = self._agent
         # Typed to return nothing, but an author may have written `async def` in a base class.
         validate: Callable[[Any, str], object] = agent.validate_state_change
-        agent._validated_state = current
         try:
-            refusal = validate(self.schema.load(orjson.dumps(next_state)), source)
+            with agent._deciding_over(current):
+                refusal = validate(self.schema.load(orjson.dumps(next_state)), source)
         except StateRejectedError:
             raise
-        except Exception as error:
-            raise StateRejectedError(str(error) or type(error).__name__) from error
-        finally:
-            agent._validated_state = None
+        except AUTHOR_ERRORS as error:
+            raise StateRejectedError(text_of(error) or type(error).__name__) from error
         if inspect.isawaitable(refusal):
             if inspect.iscoroutine(refusal):
                 refusal.close()
@@ -205,8 +206,10 @@ class AgentHost:
     def _make(self, definition: AgentDefinition, ref: AgentRef) -> _Instance:
         try:
             agent = definition.agent_class()
-        except Exception as error:
-            raise AgentStartError(f"{ref}: {definition.class_name}() raised {error!r}") from error
+        except AUTHOR_ERRORS as error:
+            raise AgentStartError(
+                f"{ref}: {definition.class_name}() raised {describe(error)}"
+            ) from error
         agent._bind(ref, definition.schema, lambda: current_invocation(agent))
         instance = _Instance(agent, is_started=not definition.has_start)
         self._instances[ref] = instance
@@ -220,17 +223,17 @@ class AgentHost:
 
     async def _run_start(self, instance: _Instance) -> None:
         agent = instance.agent
-        agent_id = await self.agent_id(agent._ref)
-        invocation = Invocation(self, agent, agent_id, f"start/{uuid.uuid4()}")
         instance.users += 1
         try:
+            agent_id = await self.agent_id(agent._ref)
+            invocation = Invocation(self, agent, agent_id, f"start/{uuid.uuid4()}")
             await run_within(invocation, agent.on_start)
             await self.store_initial_state(agent)
             instance.is_started = True
-        except AgentRuntimeError:
-            raise
-        except Exception as error:
-            raise AgentStartError(f"{agent._ref}: on_start raised {error!r}") from error
+        except AUTHOR_ERRORS as error:
+            if isinstance(error, AgentRuntimeError) and error.is_retryable:
+                raise
+            raise AgentStartError(f"{agent._ref}: on_start raised {describe(error)}") from error
         finally:
             instance.users -= 1
             instance.start = None

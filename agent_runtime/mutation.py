@@ -37,6 +37,9 @@ class MutationKind(StrEnum):
     """Ask the handler call with this key to stop; the state stays as it is."""
 
 
+_VALUED = {MutationKind.SET, MutationKind.MERGE, MutationKind.CALL}
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """One change asked for.
@@ -44,7 +47,7 @@ class Mutation:
     Args:
         key: Idempotency key, 1 to 200 characters, unique within the agent.
         kind: What to do.
-        value: The new state, the partial one of a merge, or what a call is given (`CallFields`);
+        value: The new state, the partial one of a merge, or what a call is given (`call_value`);
             unused by reset, init and cancel.
         expected_version: Refuse unless the state has this version; None takes any.
         source: "server", or the id of the client connection that sent the state.
@@ -102,10 +105,31 @@ def encode_mutation(mutation: Mutation) -> bytes:
     if mutation.source != "server":
         fields["source"] = mutation.source
     head = pack(fields)
-    if mutation.kind not in (MutationKind.SET, MutationKind.MERGE, MutationKind.CALL):
+    if mutation.kind not in _VALUED:
         return head
     what = "the call" if mutation.kind is MutationKind.CALL else "the state"
     return head[:-1] + b',"value":' + to_json(mutation.value, what=what) + b"}"
+
+
+def call_value(
+    method: str, args: list[Json], chain: Sequence[str] = (), hook_depth: int = 0
+) -> dict[str, Json]:
+    """Return the value of a call.
+
+    Args:
+        args: JSON values, positional.
+        chain: Keys of the handlers that wait for this call, to find deadlocks.
+        hook_depth: How many change hooks, one through the other, led to it.
+
+    Raises:
+        InvalidRequestError: The method is no name, or the arguments are no list.
+    """
+    is_sound = isinstance(method, str) and isinstance(args, list) and isinstance(hook_depth, int)
+    if not is_sound or not all(isinstance(key, str) for key in chain):
+        raise InvalidRequestError(
+            f"a call takes a method's name and a list of arguments, not {method!r:.80}"
+        )
+    return {"method": method, "args": args, "chain": list(chain), "hook_depth": hook_depth}
 
 
 def check_key(key: str) -> None:
@@ -162,8 +186,10 @@ def _decode_mutation(fields: dict[str, Json]) -> Mutation:
         raise ValueError("update needs code and cannot travel")
     if not isinstance(source, str):
         raise TypeError("source must be a text")
-    has_value = kind in (MutationKind.SET, MutationKind.MERGE)
-    return Mutation(key, kind, fields["value"] if has_value else None, expected, source)
+    value = fields["value"] if kind in _VALUED else None
+    if kind is MutationKind.CALL:
+        value = call_value(**value)
+    return Mutation(key, kind, value, expected, source)
 
 
 def encode_outcomes(groups: Iterable[Sequence[Outcome]]) -> bytes:

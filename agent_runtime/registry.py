@@ -16,6 +16,7 @@ from pydantic import PydanticUserError
 
 from agent_runtime.agent import Agent
 from agent_runtime.errors import (
+    AgentRuntimeError,
     ConfigurationError,
     InvalidRequestError,
     MethodNotCallableError,
@@ -56,7 +57,10 @@ class AgentDefinition:
                 f"{self.class_name}.validate_state_change must not be async: a refusal that comes "
                 "later cannot refuse"
             )
-        self.schema.initial()
+        try:
+            self.schema.initial()
+        except AgentRuntimeError as error:
+            raise ConfigurationError(f"{self.class_name}.initial_state: {error.message}") from error
 
     def callable(self, method: str) -> CallableOptions:
         """Return how a method may be called.

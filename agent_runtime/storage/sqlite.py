@@ -194,11 +194,10 @@ async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
         return
     if 0 < version < LATEST:
         backup = path.with_name(f"{path.name}.v{version}.bak")
-        if not os.path.exists(backup):
-            # Under a name of its own first: another process may be at the same, or this one die.
-            draft = backup.with_name(f"{backup.name}.{uuid.uuid4().hex}")
-            await connection.execute_fetchall("VACUUM INTO ?", (str(draft),))
-            os.replace(draft, backup)
+        # Under a name of its own first: another process may be at the same, or this one die.
+        draft = backup.with_name(f"{backup.name}.{uuid.uuid4().hex}")
+        await connection.execute_fetchall("VACUUM INTO ?", (str(draft),))
+        _keep_first(draft, backup)
     await connection.execute_fetchall("BEGIN IMMEDIATE")
     try:
         # Read again: another process may have migrated while this one waited.
@@ -218,6 +217,13 @@ async def _migrate(path: Path, connection: aiosqlite.Connection) -> None:
         if connection.in_transaction:
             await connection.execute_fetchall("ROLLBACK")
         raise
+
+
+def _keep_first(draft: Path, backup: Path) -> None:
+    if backup.exists():
+        draft.unlink()
+    else:
+        draft.rename(backup)
 
 
 async def _schema_version(connection: aiosqlite.Connection) -> int:
