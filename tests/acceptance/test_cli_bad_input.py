@@ -284,3 +284,16 @@ async def test_a_used_port_is_code_2(
     )
 
     assert_refused(ran, 2, f"port {used_port} is in use", f"choose another with {option}")
+
+
+async def test_a_namespace_that_is_not_there_is_code_2(
+    tmp_path: Path, agents: Path, temporal: TemporalServer
+) -> None:
+    """The worker says so at its start, it does not wait for work in vain."""
+    ran = await run_program(
+        *("worker", str(agents), "--address", temporal.address, "--namespace", "no-such"),
+        cwd=tmp_path,
+    )
+
+    assert ran.code == 2, ran
+    assert "refuses a worker for namespace 'no-such'" in ran.err
