@@ -27,7 +27,7 @@ from agent_runtime.channel import TASK_TIMEOUT
 from agent_runtime.client import DEFAULT_TIMEOUT, AgentClient
 from agent_runtime.connection import connect_temporal
 from agent_runtime.direct_read import install_reader
-from agent_runtime.errors import StorageError
+from agent_runtime.errors import ConfigurationError, StorageError
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef, handlers_workflow_id
 from agent_runtime.registry import AgentClass, AgentRegistry
@@ -128,7 +128,7 @@ class AgentRuntime:
             grace: How long `stop` lets commits end.
 
         Raises:
-            ConfigurationError: An agent class cannot be served.
+            ConfigurationError: An agent class cannot be served, or Temporal has no such namespace.
             TemporalUnreachableError: Nothing answers at the address.
             StorageError: The data directory cannot be used.
         """
@@ -154,6 +154,7 @@ class AgentRuntime:
             )
             runtime._owned_storage = storage
             runtime._begin()
+            await runtime._until_running()
         except BaseException:
             await storage.close()
             raise
@@ -179,9 +180,9 @@ class AgentRuntime:
         """Take no new work, let commits end, hand running handlers to others, close the storage."""
         self._state.drain()
         await asyncio.gather(*(worker.shutdown() for worker in self._workers if worker.is_running))
+        # The workers have ended, or had not begun: those would be waited for in vain.
         for task in self._tasks:
-            if task.get_name() != "worker":
-                task.cancel()
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._owned_storage is not None:
             await self._owned_storage.close()
@@ -204,6 +205,19 @@ class AgentRuntime:
             self._spawn(work(worker), "worker")
         self._spawn(watch_inboxes(self.host), "watch")
         self._spawn(self._sweep(), "sweep").add_done_callback(lambda _: take_out())
+
+    async def _until_running(self) -> None:
+        """Wait until both workers poll."""
+        while not all(worker.is_running for worker in self._workers):
+            failed = [task for task in self._tasks if task.get_name() == "worker" and task.done()]
+            if failed:
+                reason = str(failed[0].exception()).split("\n")[0][:300]
+                await self.stop()
+                raise ConfigurationError(
+                    f"Temporal at {self.client.temporal.service_client.config.target_host} refuses "
+                    f"a worker for namespace {self.client.temporal.namespace!r}: {reason}"
+                )
+            await asyncio.sleep(0.005)
 
     def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)  # type: ignore[arg-type]

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from temporalio.client import Client
+from temporalio.service import RPCError
+
 from agent_runtime.errors import ConfigurationError, TemporalUnreachableError
 
 HOST = "127.0.0.1"
@@ -164,10 +167,9 @@ class TemporalServer:
         return command
 
     async def _answers(self) -> bool:
+        # Its port is open a moment before it serves; the SDK asks whether it is healthy.
         try:
-            _, writer = await asyncio.open_connection(HOST, self.port)
-        except OSError:
+            await Client.connect(self.address)
+        except (RuntimeError, RPCError):
             return False
-        writer.close()
-        await writer.wait_closed()
         return True

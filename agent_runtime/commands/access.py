@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from agent_runtime.client import AgentClient
     from agent_runtime.config import Settings
     from agent_runtime.storage.sqlite import SqliteStorage
+
+T = TypeVar("T")
+
+
+def run(command: Coroutine[Any, Any, T]) -> T:
+    """Run a short command to its end; a call to Temporal that it gave up leaves no noise."""
+
+    async def quietly() -> T:
+        asyncio.get_running_loop().set_exception_handler(_report)
+        return await command
+
+    return asyncio.run(quietly())
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # A cancelled call of the SDK ends as a future that nobody asks: no news for anybody.
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 @dataclass(frozen=True)
@@ -67,13 +86,19 @@ async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
         ConfigurationError: A data directory was named and is no directory.
         StorageError: There is a database, and it cannot be used.
     """
-    from agent_runtime.errors import ConfigurationError
+    from agent_runtime.errors import ConfigurationError, StorageReadOnlyError
     from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
 
     data_dir = target.settings().data_dir
-    if data_dir.exists() and not data_dir.is_dir():
-        raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
-    if not (data_dir / FILE_NAME).exists():
+    try:
+        if data_dir.exists() and not data_dir.is_dir():
+            raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
+        is_here = (data_dir / FILE_NAME).exists()
+    except PermissionError as error:
+        raise StorageReadOnlyError(
+            f"{error.filename} cannot be entered; check its owner and mode"
+        ) from error
+    if not is_here:
         yield None
         return
     storage = await SqliteStorage.open(data_dir)

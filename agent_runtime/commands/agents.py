@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent_runtime.commands import options
-from agent_runtime.commands.access import Target, open_client, open_storage
+from agent_runtime.commands.access import Target, open_client, open_storage, run
 from agent_runtime.commands.output import print_json, print_table
 from agent_runtime.json_value import Json
 
@@ -36,7 +35,7 @@ def list_agents(
 ) -> None:
     """List agents; through Temporal only those whose entity ran within its retention."""
     target = Target(data_dir, address, namespace, task_queue)
-    rows = asyncio.run(_list(target, class_name, limit))
+    rows = run(_list(target, class_name, limit))
     if as_json:
         print_json({"agents": rows})
         return
@@ -61,7 +60,7 @@ def describe(
 ) -> None:
     """Print where an agent stands: state, database, entity workflow."""
     target = Target(data_dir, address, namespace, task_queue, timeout)
-    facts = asyncio.run(_describe(target, class_name, name))
+    facts = run(_describe(target, class_name, name))
     if as_json:
         print_json(facts)
         return

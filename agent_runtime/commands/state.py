@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_runtime.commands import options
-from agent_runtime.commands.access import Target, open_client, open_storage
+from agent_runtime.commands.access import Target, open_client, open_storage, run
 from agent_runtime.commands.output import print_json, print_table, short_json
 from agent_runtime.json_value import Json, from_json
 
@@ -41,7 +40,7 @@ def get(
 ) -> None:
     """Print an agent's state: from the data directory if it is here, else through Temporal."""
     target = Target(data_dir, address, namespace, task_queue, timeout)
-    snapshot = asyncio.run(_get(target, class_name, name, version))
+    snapshot = run(_get(target, class_name, name, version))
     if as_json:
         fields = {"version": snapshot.version, "is_set": snapshot.is_set, "value": snapshot.value}
         print_json({"agent": class_name, "name": name, **fields})
@@ -138,7 +137,7 @@ def history(
 ) -> None:
     """Print the versions of an agent's state, newest first."""
     target = Target(data_dir, address, namespace, task_queue, timeout)
-    entries = asyncio.run(_history(target, class_name, name, newest, limit))
+    entries = run(_history(target, class_name, name, newest, limit))
     if as_json:
         rows = [{**_fields(entry), "is_full": entry.is_full} for entry in entries]
         print_json({"agent": class_name, "name": name, "history": rows})
@@ -198,12 +197,12 @@ def _mutate(
     *,
     as_json: bool,
 ) -> None:
-    async def run() -> Receipt:
+    async def send() -> Receipt:
         ref = _ref(class_name, name)
         async with open_client(target) as client:
             return await change(client.agent(*ref))
 
-    receipt = asyncio.run(run())
+    receipt = run(send())
     if as_json:
         fields = {"applied": receipt.applied, "duplicate": receipt.duplicate}
         print_json({"agent": class_name, "name": name, "version": receipt.version, **fields})

@@ -90,6 +90,8 @@ async def _serve(
         logger.error("the worker did not stop within %g s; leaving at once", limit)
         _leave(1)
     await serving
+    # All is stored and closed; a plain method that still blocks its thread must not hold us up.
+    _leave(0)
 
 
 def _load(modules: list[str]) -> list[AgentClass]:
@@ -121,7 +123,10 @@ def _stop_on_end_of_stdin(stop: asyncio.Event) -> None:
             loop.remove_reader(descriptor)
             stop.set()
 
-    loop.add_reader(descriptor, readable)
+    try:
+        loop.add_reader(descriptor, readable)
+    except PermissionError:  # a file or /dev/null, which has ended already
+        stop.set()
 
 
 def _leave(code: int) -> None:

@@ -1,0 +1,187 @@
+"""`agent-runtime dev`: one command, everything, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_runtime.client import AgentClient
+from agent_runtime.temporal_server import HOST, is_port_free
+from tests.support.eventually import assert_eventually
+from tests.support.program import Running, run_program, running
+
+AGENTS = """
+from agent_runtime import Agent
+
+
+class Notes(Agent):
+    pass
+"""
+
+
+class Dev:
+    """A running `agent-runtime dev` and what it said of itself."""
+
+    def __init__(self, run: Running, folder: Path) -> None:
+        self.run = run
+        self.folder = folder
+        self.port = 0
+        self.worker_pid = 0
+
+    async def read_start(self) -> None:
+        """Read on until everything runs."""
+        await self.read_worker()
+        line = await self.run.line_with("Temporal ")
+        self.port = int(line.split()[1].rpartition(":")[2])
+        await self.run.line_with("Ctrl-C stops everything")
+
+    async def read_worker(self) -> None:
+        """Read on until a worker is ready."""
+        line = await self.run.line_with("is ready")
+        self.worker_pid = int(line.split()[1])
+
+    def server_pid(self) -> int:
+        """Return the Temporal server's process, from the process table."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                command = (folder / "cmdline").read_bytes()
+                if str(self.folder / "temporal.db").encode() in command:
+                    return int(folder.name)
+        return 0
+
+
+@asynccontextmanager
+async def dev(folder: Path) -> AsyncIterator[Dev]:
+    """Start it on free ports, with its data in a folder with a space in its name."""
+    (folder / "notes.py").write_text(AGENTS)
+    data_dir = folder / "my data"
+    arguments = ("--port", "0", "--ui-port", "0", "--data-dir", str(data_dir))
+    async with running("dev", "notes.py", *arguments, cwd=folder) as run:
+        yield Dev(run, data_dir)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+
+
+async def test_it_says_what_runs_where(tmp_path: Path) -> None:
+    """Address, page, data, agents, task queue and logs are printed."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+
+    text = "\n".join(started.run.lines)
+    names = (
+        "Temporal UI  http://",
+        "agents       Notes",
+        "task queue   agent-runtime",
+        "worker.log",
+    )
+    assert [name for name in names if name not in text] == []
+    assert str(started.folder / "agents.db") in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_everything_with_0(tmp_path: Path, number: int) -> None:
+    """Worker and server are gone when it has ended."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+
+        code = await started.run.end(number)
+
+    assert (code, is_alive(started.worker_pid)) == (0, False)
+    assert is_port_free(started.port)
+
+
+async def test_a_killed_worker_is_brought_back(tmp_path: Path) -> None:
+    """It says so, and agents answer again."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+        os.kill(started.worker_pid, signal.SIGKILL)
+        await started.run.line_with("was killed by signal 9; starting it again in 0.2 s")
+        await started.read_worker()
+
+        async with await AgentClient.connect(f"{HOST}:{started.port}") as client:
+            receipt = await client.agent("Notes", "n").set_state(1)
+
+    assert receipt.version == 1
+
+
+async def test_the_pause_before_a_restart_grows(tmp_path: Path) -> None:
+    """A worker that dies again and again is not started without end."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+        for pause in ("0.2", "0.4", "0.8"):
+            os.kill(started.worker_pid, signal.SIGKILL)
+            await started.run.line_with(f"starting it again in {pause} s")
+            await started.read_worker()
+
+
+@needs_proc
+async def test_a_killed_server_is_said_and_brought_back(tmp_path: Path) -> None:
+    """State set before and after is there: its data is on disk."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+        os.kill(started.server_pid(), signal.SIGKILL)
+        await started.run.line_with("the Temporal server died; starting it again")
+        await started.run.line_with("answers again")
+
+        async with await AgentClient.connect(f"{HOST}:{started.port}") as client:
+            receipt = await client.agent("Notes", "n").set_state(1)
+
+    assert receipt.version == 1
+
+
+@needs_proc
+async def test_a_killed_dev_leaves_nothing_for_long(tmp_path: Path) -> None:
+    """Its worker ends by itself, and the next dev in the directory ends its server."""
+    async with dev(tmp_path) as first:
+        await first.read_start()
+        server = first.server_pid()
+        first.run.process.kill()
+        await first.run.process.wait()
+
+    async def worker_is_gone() -> None:
+        assert not is_alive(first.worker_pid)
+
+    await assert_eventually(worker_is_gone, seconds=30)
+    async with dev(tmp_path) as second:
+        await second.read_start()
+        assert not is_alive(server)
+
+
+async def test_a_second_dev_in_the_directory_is_refused(tmp_path: Path) -> None:
+    """Two servers on one database would ruin it."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+
+        ran = await run_program(
+            *("dev", "notes.py", "--port", "0", "--ui-port", "0"),
+            *("--data-dir", str(started.folder)),
+            cwd=tmp_path,
+        )
+
+    assert (ran.code, "another `agent-runtime dev` uses" in ran.err) == (2, True)
+
+
+async def test_a_module_that_cannot_be_served_ends_it(tmp_path: Path) -> None:
+    """The worker's reason is shown, and the code is that of wrong usage."""
+    (tmp_path / "empty.py").write_text("")
+
+    ran = await run_program("dev", "empty.py", "--port", "0", "--ui-port", "0", cwd=tmp_path)
+
+    assert (ran.code, "empty.py has no class derived from Agent" in ran.out) == (2, True)
+    assert ran.err.endswith("the worker cannot start; its message is above\n")
