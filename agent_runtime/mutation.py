@@ -186,7 +186,7 @@ def _decode_mutation(fields: dict[str, Json]) -> Mutation:
         raise ValueError("update needs code and cannot travel")
     if not isinstance(source, str):
         raise TypeError("source must be a text")
-    value = fields["value"] if kind in _VALUED else None
+    value: Json = fields["value"] if kind in _VALUED else None
     if kind is MutationKind.CALL:
         value = call_value(**value)
     return Mutation(key, kind, value, expected, source)
