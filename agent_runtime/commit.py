@@ -204,7 +204,9 @@ def _decide(
     agent_id = working.stored.agent_id
     for mutation in request.mutations:
         print_ = mutation.fingerprint()
-        known = receipts.get((agent_id, mutation.key))
+        # An init needs no key: it does nothing the second time by its nature.
+        needs_key = mutation.kind is not MutationKind.INIT
+        known = receipts.get((agent_id, mutation.key)) if needs_key else None
         if known is not None:
             entry.outcomes.append(_repeat(mutation, print_, known))
             continue
@@ -231,9 +233,7 @@ def _decide(
             entry.error = error
             return
         for change in changes:
-            is_asked = change.version == working.version
-            # An init needs no key: it does nothing the second time by its nature.
-            is_asked = is_asked and change.kind != MutationKind.INIT
+            is_asked = needs_key and change.version == working.version
             key = mutation.key if is_asked else None
             writes.mutations.append(
                 MutationRow(
@@ -251,7 +251,7 @@ def _decide(
             writes.outbox.append(OutboxRow(agent_id, "state", change.version, None, now))
             if request.has_hook:
                 writes.hooks.append(HookRow(agent_id, change.version, request.hook_depth, now))
-        if changes:
+        if changes and needs_key:
             receipts[agent_id, mutation.key] = StoredReceipt(working.version, mutation.kind, print_)
         entry.outcomes.append(Receipt(working.version, applied=bool(changes)))
 
