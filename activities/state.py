@@ -30,6 +30,7 @@ from agent_runtime.mutation import (
     decode_batches,
     encode_outcomes,
 )
+from agent_runtime.storage.protocol import Transaction
 
 logger = logging.getLogger("agent_runtime")
 
@@ -46,8 +47,10 @@ class StateActivities:
         self._is_draining = True
 
     @activity.defn(name=COMMIT_ACTIVITY)
-    async def commit(self, batches: RawValue, answer_id: str) -> RawValue:
+    async def commit(self, batches: RawValue, answer_ids: list[str]) -> RawValue:
         """Commit batches of mutations of any agents and return one outcome per mutation.
+
+        Outcomes are also kept under `answer_ids`, if there are any: one for each batch.
 
         Idempotency: each mutation's key is stored with its effect in one transaction; a repeat
         returns the first receipt.
@@ -56,11 +59,14 @@ class StateActivities:
             raise ApplicationError("the worker is stopping", type=DRAINING, non_retryable=True)
         try:
             decoded = decode_batches(batches.payload.data)
-            text = encode_outcomes(
-                await asyncio.gather(*(self._host.commit_batch(batch) for batch in decoded))
-            )
-            if answer_id:
-                await self._keep_answer(answer_id, text.decode())
+            groups = await asyncio.gather(*(self._host.commit_batch(batch) for batch in decoded))
+            text = encode_outcomes(groups)
+            if answer_ids:
+                answers = {
+                    answer_id: encode_outcomes([outcomes]).decode()
+                    for answer_id, outcomes in zip(answer_ids, groups, strict=True)
+                }
+                await self._keep_answers(answers)
         except ApplicationError:
             raise
         except Exception as error:
@@ -69,9 +75,14 @@ class StateActivities:
             raise InternalError(f"commit failed: {type(error).__name__}") from error
         return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=text))
 
-    async def _keep_answer(self, answer_id: str, text: str) -> None:
+    async def _keep_answers(self, answers: dict[str, str]) -> None:
         now = time.time_ns() // 1_000_000
-        await self._host.storage.write(lambda tx: tx.add_answer(answer_id, text, now))
+
+        async def unit(tx: Transaction) -> None:
+            for answer_id, text in answers.items():
+                await tx.add_answer(answer_id, text, now)
+
+        await self._host.storage.write(unit)
 
     @activity.defn(name=STEP_ACTIVITY)
     async def step(self, step: StepMutation) -> StepReceipt:

@@ -196,13 +196,13 @@ class AgentBatcher:
 
     async def _wait_for_answer(self, batch_id: str) -> list[Outcome]:
         deadline = time.monotonic() + _ANSWER_SECONDS
-        pause = 0.002
+        pause = 0.005
         while time.monotonic() < deadline:
             await asyncio.sleep(pause)
             answer = await self._sender.read_answer(batch_id)
             if answer is not None:
                 return answer
-            pause = min(pause * 1.2, 0.05)
+            pause = min(pause * 1.3, 0.05)
         raise UnavailableError("no answer to a one-way batch yet")
 
 

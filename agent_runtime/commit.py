@@ -31,13 +31,13 @@ class Committed:
     """What a commit did to an agent, as told to listeners.
 
     Args:
-        state: The agent's head after it.
+        state: The agent's head after it; None if it stayed.
         has_entries: It put entries into the agent's inbox.
         has_cancellations: It cancelled entries.
     """
 
     ref: AgentRef
-    state: StoredState
+    state: StoredState | None
     has_entries: bool
     has_cancellations: bool
 
@@ -145,7 +145,7 @@ class Committer:
         return [
             Committed(
                 ref,
-                heads.get(ref, stored[ref]),
+                heads.get(ref),
                 stored[ref].agent_id in called,
                 stored[ref].agent_id in cancelled,
             )

@@ -94,7 +94,9 @@ def _decide_mutation(
 ) -> Outcome:
     agent_id = working.stored.agent_id
     digest = mutation.fingerprint()
-    receipt = known.receipts.get((agent_id, mutation.key))
+    # An init needs no key: it does nothing the second time by its nature.
+    needs_key = mutation.kind is not MutationKind.INIT
+    receipt = known.receipts.get((agent_id, mutation.key)) if needs_key else None
     if receipt is not None:
         return _repeat(mutation, digest, receipt)
     expected = mutation.expected_version
@@ -115,14 +117,13 @@ def _decide_mutation(
         working.restore(before)
         raise
     for change in changes:
-        # An init needs no key: it does nothing the second time by its nature.
-        is_asked = change.version == working.version and change.kind != MutationKind.INIT
+        is_asked = needs_key and change.version == working.version
         asked = (mutation.key, digest, mutation.source) if is_asked else (None, None, "server")
         writes.mutations.append(_mutation_row(agent_id, change, asked, now))
         writes.outbox.append(OutboxRow(agent_id, "state", change.version, None, now))
         if request.has_hook:
             writes.inbox.append(_hook_row(agent_id, change.version, request.hook_depth, now))
-    if changes:
+    if changes and needs_key:
         known.receipts[agent_id, mutation.key] = StoredReceipt(
             working.version, mutation.kind, digest
         )

@@ -258,7 +258,7 @@ class AgentHost:
     def _committed(self, commits: list[Committed]) -> None:
         for commit in commits:
             instance = self._instances.get(commit.ref)
-            if instance is not None:
+            if instance is not None and commit.state is not None:
                 instance.agent._show(commit.state.state, commit.state.version)
             if commit.has_entries or commit.has_cancellations:
                 runner = self.runners.get(commit.ref)

@@ -6,6 +6,8 @@ one activity, rolls over before its history grows long, and ends when the agent 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import workflow
@@ -46,15 +48,15 @@ class AgentEntity:
         self._run = run
         self._batches = 0
         self._is_closing = False
+        self._one_way: list[list[str]] = list(run.carried)
+        self._is_committing_one_way = False
+        self._is_crowded = False
         self._left_over: list[list[str]] = []
-        self._carried = list(run.carried)
 
     @workflow.run
     async def run(self, run: EntityRun) -> None:
         """Serve until history is long (continue as new) or nothing came for a while (end)."""
-        for batch_id, text in self._carried:
-            await self._commit_unanswered(_raw_json(text), batch_id)
-        self._carried.clear()
+        await self._commit_one_way()
         while True:
             seen = self._batches
             try:
@@ -69,6 +71,12 @@ class AgentEntity:
             # signals are kept for the next run, so that it soon is quiet enough to leave.
             self._is_closing = True
             await workflow.wait_condition(workflow.all_handlers_finished)
+            if self._is_crowded:
+                # The server refuses to end a run while something arrives, and what it refuses is
+                # replayed, and refused again. A task that does nothing else falls between; a round
+                # trip of an empty commit leads to one sooner than a timer, which is up to 1 s late.
+                await self._commit_regularly(_raw_json("[]"), [])
+                await workflow.wait_condition(workflow.all_handlers_finished)
             next_run = EntityRun(
                 run.agent,
                 run.name,
@@ -84,7 +92,7 @@ class AgentEntity:
     async def mutate(self, batches: RawValue) -> RawValue:
         """Commit a batch (see `agent_runtime.mutation`) and return its outcomes."""
         self._batches += 1
-        return await self._commit(batches, "")
+        return await self._commit(batches)
 
     @mutate.validator
     def _may_mutate(self, batches: RawValue) -> None:
@@ -93,12 +101,16 @@ class AgentEntity:
 
     @workflow.signal(name=MUTATE_SIGNAL)
     async def mutate_one_way(self, batch_id: str, batches: RawValue) -> None:
-        """Commit a batch and leave its outcomes in storage under `batch_id`."""
+        """Commit a batch of one agent and leave its outcomes in storage under `batch_id`."""
         self._batches += 1
+        entry = [batch_id, batches.payload.data.decode()]
         if self._is_closing and self._may_carry(batches):
-            self._left_over.append([batch_id, batches.payload.data.decode()])
+            self._left_over.append(entry)
             return
-        await self._commit_unanswered(batches, batch_id)
+        self._one_way.append(entry)
+        # All signals of this task have been put in line when it is this one's turn again.
+        await asyncio.sleep(0)
+        await self._commit_one_way()
 
     @workflow.query(name=READ_QUERY)
     def read(self, request: str) -> RawValue:
@@ -119,18 +131,50 @@ class AgentEntity:
         carried = sum(len(text) for _, text in self._left_over)
         return carried + len(batches.payload.data) <= MAX_CARRIED_BYTES
 
-    async def _commit_unanswered(self, batches: RawValue, batch_id: str) -> None:
+    async def _commit_one_way(self) -> None:
+        """Commit all one-way batches in line, many by one activity, unless that is going on."""
+        if self._is_committing_one_way:
+            return
+        self._is_committing_one_way = True
         try:
-            await self._commit(batches, batch_id)
+            while self._one_way:
+                entries = self._take_one_way()
+                if not await self._commit_unanswered(entries) and len(entries) > 1:
+                    # A batch that is refused as a whole must not take others with it.
+                    for entry in entries:
+                        await self._commit_unanswered([entry])
+        finally:
+            self._is_committing_one_way = False
+
+    def _take_one_way(self) -> list[list[str]]:
+        size = count = 0
+        for _, text in self._one_way:
+            size += len(text)
+            if count and size > MAX_CARRIED_BYTES:
+                break
+            count += 1
+        entries, self._one_way = self._one_way[:count], self._one_way[count:]
+        return entries
+
+    async def _commit_unanswered(self, entries: list[list[str]]) -> bool:
+        text = entries[0][1]
+        if len(entries) > 1:
+            self._is_crowded = True
+            text = f"[{','.join(text.strip()[1:-1] for _, text in entries)}]"
+        try:
+            await self._commit(_raw_json(text), *(batch_id for batch_id, _ in entries))
         except FailureError as error:
             # Nobody waits for it: raising would fail the agent's run.
-            workflow.logger.error("one-way batch %s was refused: %s", batch_id, error)
+            if len(entries) == 1:
+                workflow.logger.error("one-way batch %s was refused: %s", entries[0][0], error)
+            return False
+        return True
 
-    async def _commit(self, batches: RawValue, batch_id: str) -> RawValue:
+    async def _commit(self, batches: RawValue, *answer_ids: str) -> RawValue:
         try:
             outcomes: RawValue = await workflow.execute_local_activity(
                 COMMIT_ACTIVITY,
-                args=[batches, batch_id],
+                args=[batches, answer_ids],
                 result_type=RawValue,
                 start_to_close_timeout=LOCAL_TIMEOUT,
                 retry_policy=RetryPolicy(maximum_attempts=1),
@@ -140,12 +184,15 @@ class AgentEntity:
             failure = error.cause if isinstance(error, ActivityError) else error
             if isinstance(failure, ApplicationError) and _is_final(failure):
                 raise failure from None
+        return await self._commit_regularly(batches, answer_ids)
+
+    async def _commit_regularly(self, batches: RawValue, answer_ids: Sequence[str]) -> RawValue:
         if len(batches.payload.data) > LARGE_BATCH_BYTES:
             await workflow.sleep(0.01)
         try:
-            outcomes = await workflow.execute_activity(
+            outcomes: RawValue = await workflow.execute_activity(
                 COMMIT_ACTIVITY,
-                args=[batches, batch_id],
+                args=[batches, answer_ids],
                 result_type=RawValue,
                 start_to_close_timeout=COMMIT_TIMEOUT,
                 retry_policy=COMMIT_RETRIES,

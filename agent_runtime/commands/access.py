@@ -82,6 +82,9 @@ async def open_client(target: Target) -> AsyncIterator[AgentClient]:
 async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
     """Open the database of the data directory; None if there is none.
 
+    None too if the options name a Temporal server and no directory: then that server is meant, not
+    what happens to lie in the current folder.
+
     Raises:
         ConfigurationError: A data directory was named and is no directory.
         StorageError: There is a database, and it cannot be used.
@@ -90,6 +93,9 @@ async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
     from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
 
     data_dir = target.settings().data_dir
+    if target.address is not None and target.data_dir is None:
+        yield None
+        return
     try:
         if data_dir.exists() and not data_dir.is_dir():
             raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
