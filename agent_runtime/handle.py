@@ -22,6 +22,9 @@ from agent_runtime.state_reader import (
     read_version,
 )
 
+MAX_ARGUMENT_BYTES = 1_900_000
+"""The server takes 2 MiB, with what is around the arguments."""
+
 
 class AgentHandle:
     """One agent, from outside: change and read its state, call its methods."""
@@ -154,8 +157,16 @@ class AgentHandle:
             chain: Keys of exclusive handlers that wait for this call, to find deadlocks.
             hook_depth: How many change hooks, one through the other, led here.
         """
+        text = to_json(list(args), what="the arguments")
+        if len(text) > MAX_ARGUMENT_BYTES:
+            raise InvalidRequestError(
+                f"the arguments of {method} have {len(text)} bytes of JSON, at most "
+                f"{MAX_ARGUMENT_BYTES} are allowed; send where the data is instead",
+                size=len(text),
+                limit=MAX_ARGUMENT_BYTES,
+            )
+        plain = from_json(text)
         key = self._channel.new_key() if idempotency_key is None else idempotency_key
-        plain = from_json(to_json(list(args), what="the arguments"))
         value = call_value(method, plain, chain, hook_depth)
         await self._channel.submit(self.ref, Mutation(key, MutationKind.CALL, value))
         return AgentCall(self._channel, self.ref, key)
