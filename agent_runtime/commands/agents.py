@@ -10,10 +10,10 @@ import typer
 from agent_runtime.commands import options
 from agent_runtime.commands.access import Target, open_client, open_storage, run
 from agent_runtime.commands.output import print_json, print_table
-from agent_runtime.json_value import Json
 
 if TYPE_CHECKING:
     from agent_runtime.identity import AgentRef
+    from agent_runtime.json_value import Json
     from agent_runtime.storage.sqlite import SqliteStorage
 
 app = typer.Typer(help="List agents and describe one.", no_args_is_help=True)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.json_value import Json
-
 if TYPE_CHECKING:
     from rich.console import Console
 
     from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.json_value import Json
 
 
 class ExitCode(IntEnum):

@@ -11,11 +11,11 @@ import typer
 from agent_runtime.commands import options
 from agent_runtime.commands.access import Target, open_client, open_storage, run
 from agent_runtime.commands.output import print_json, print_table, short_json
-from agent_runtime.json_value import Json, from_json
 
 if TYPE_CHECKING:
     from agent_runtime.handle import AgentHandle
     from agent_runtime.identity import AgentRef
+    from agent_runtime.json_value import Json
     from agent_runtime.mutation import Receipt
     from agent_runtime.state_reader import StateHistoryEntry, StateSnapshot
 
@@ -220,6 +220,7 @@ def _ref(class_name: str, name: str) -> AgentRef:
 
 def _read_json(argument: str) -> Json:
     from agent_runtime.errors import InvalidRequestError, NotSerializableError
+    from agent_runtime.json_value import from_json
 
     text = sys.stdin.read() if argument == "-" else argument
     place = "stdin" if argument == "-" else "the argument"
