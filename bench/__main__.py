@@ -23,6 +23,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="short repetitions, about 3 minutes")
     parser.add_argument("--list", action="store_true", help="name the rows and stop")
     parser.add_argument("--folder", type=Path, help="keep data and logs here")
+    parser.add_argument(
+        "--peers-python", default=sys.executable, help="interpreter that has DBOS and LangGraph"
+    )
     options = parser.parse_args()
     rows = all_rows()
     if options.list:
@@ -35,16 +38,16 @@ def main() -> int:
     scale = Scale.quick() if options.quick else Scale.full()
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        return asyncio.run(_run(chosen, scale, options.folder))
+        return asyncio.run(_run(chosen, scale, options.folder, options.peers_python))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        return asyncio.run(_run(chosen, scale, Path(folder)))
+        return asyncio.run(_run(chosen, scale, Path(folder), options.peers_python))
 
 
-async def _run(rows: list[Row], scale: Scale, folder: Path) -> int:
+async def _run(rows: list[Row], scale: Scale, folder: Path, peers_python: str) -> int:
     failures = misses = 0
     start = time.monotonic()
     print(head(), flush=True)
-    async with Bench(folder, scale) as bench:
+    async with Bench(folder, scale, peers_python) as bench:
         for row in rows:
             try:
                 figures = await row.run(bench)

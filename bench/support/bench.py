@@ -67,8 +67,9 @@ class Bench:
     Processes are started when a row first needs them and are ended with `async with`.
     """
 
-    def __init__(self, folder: Path, scale: Scale) -> None:
+    def __init__(self, folder: Path, scale: Scale, peers_python: str = sys.executable) -> None:
         self.folder = folder
+        self.peers_python = peers_python
         self.scale = scale
         self.server = TemporalServer(folder / "temporal")
         self._stack = contextlib.AsyncExitStack()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.support.row import Figure, Row, number
 
-_WIDTHS = (5, 58, 14, 14, 5)
+_WIDTHS = (9, 58, 14, 14, 5)
 
 
 def head() -> str:
