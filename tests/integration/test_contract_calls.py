@@ -232,7 +232,7 @@ async def test_names_and_keys_of_the_greatest_length(serve: Serve) -> None:
 
 async def test_a_worker_may_come_later(serve: Serve) -> None:
     """A call made while no worker runs completes when one is back."""
-    async with serve(Counter) as served:
+    async with serve(Counter, has_storage=False) as served:
         await served.client.agent("Counter", "a").call("increment")
     agent = served.client.agent("Counter", "a")
     waiting = asyncio.create_task(agent.call("increment"))
