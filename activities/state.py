@@ -50,7 +50,8 @@ class StateActivities:
     async def commit(self, batches: RawValue, answer_ids: list[str]) -> RawValue:
         """Commit batches of mutations of any agents and return one outcome per mutation.
 
-        Outcomes are also kept under `answer_ids`, if there are any: one for each batch.
+        Outcomes are also kept under `answer_ids`, if there are any: all under a single one, else
+        one for each batch.
 
         Idempotency: each mutation's key is stored with its effect in one transaction; a repeat
         returns the first receipt.
@@ -61,7 +62,9 @@ class StateActivities:
             decoded = decode_batches(batches.payload.data)
             groups = await asyncio.gather(*(self._host.commit_batch(batch) for batch in decoded))
             text = encode_outcomes(groups)
-            if answer_ids:
+            if len(answer_ids) == 1:
+                await self._keep_answers({answer_ids[0]: text.decode()})
+            elif answer_ids:
                 answers = {
                     answer_id: encode_outcomes([outcomes]).decode()
                     for answer_id, outcomes in zip(answer_ids, groups, strict=True)
