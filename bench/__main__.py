@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the rows and stop")
     parser.add_argument("--folder", type=Path, help="keep data and logs here")
     parser.add_argument(
-        "--peers-python", default=sys.executable, help="interpreter that has DBOS and LangGraph"
+        "--peers-python", default=sys.executable, help="interpreter that has the peers' packages"
     )
     options = parser.parse_args()
     rows = all_rows()

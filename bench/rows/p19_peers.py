@@ -1,4 +1,4 @@
-"""DBOS and LangGraph doing the same job beside the product, in turns with it."""
+"""DBOS, LangGraph and Restate doing the same job beside the product, in turns with it."""
 
 from __future__ import annotations
 
@@ -78,6 +78,17 @@ ROWS = [
             script="langgraph_peer",
             needs="langgraph.checkpoint.sqlite.aio",
             goals=(None, 15, None),
+        ),
+    ),
+    Row(
+        "RESTATE",
+        "the same job by Restate into SQLite",
+        partial(
+            run,
+            name="Restate",
+            script="restate_peer",
+            needs="restate, hypercorn, aiohttp",
+            goals=(0.45, 18, 0.33),
         ),
     ),
 ]
