@@ -85,7 +85,10 @@ class Settings(BaseSettings):
         description="Entities that a worker keeps warm, about 60 KiB each.",
     )
     max_handlers: int = Field(
-        1_000, ge=1, le=100_000, description="Handlers that run at the same time in one worker."
+        5_000,
+        ge=1,
+        le=100_000,
+        description="Agents whose handlers run at the same time in one worker.",
     )
     shutdown_grace_seconds: float = Field(
         5.0,

@@ -83,7 +83,7 @@ class Screen:
 async def main() -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000, help="how many files to index")
+    parser.add_argument("--files", type=int, default=800, help="how many files to index")
     parser.add_argument(
         "--callers", type=int, default=5, help="how many change the agent meanwhile"
     )
