@@ -114,9 +114,7 @@ class AgentHandle:
             raise InvalidRequestError(f"limit must be 1 to {MAX_HISTORY}, not {limit}")
         if self._channel.storage is not None:
             return await read_history(self._channel.storage, self.ref, newest=newest, limit=limit)
-        answer = await self._channel.query(
-            self.ref, {"read": "history", "newest": newest, "limit": limit}
-        )
+        answer = await self._ask_awake({"read": "history", "newest": newest, "limit": limit})
         return open_history(answer or [])
 
     async def call(
@@ -190,7 +188,15 @@ class AgentHandle:
     async def _read_version(self, version: int) -> StateSnapshot:
         if self._channel.storage is not None:
             return await read_version(self._channel.storage, self.ref, version)
-        answer = await self._channel.query(self.ref, {"read": "version", "version": version})
+        answer = await self._ask_awake({"read": "version", "version": version})
         if answer is None:
             raise InvalidRequestError(f"{self.ref} has no state at version {version}")
         return open_snapshot(answer)
+
+    async def _ask_awake(self, request: Json) -> Json:
+        answer = await self._channel.query(self.ref, request)
+        if answer is None:
+            # Asleep for longer than Temporal remembers its entity, which says nothing of its state.
+            await self._mutate(MutationKind.INIT, None, None, None)
+            answer = await self._channel.query(self.ref, request)
+        return answer

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from agent_runtime import Agent, callable
 from agent_runtime.errors import MethodNotCallableError, UnknownMethodError
+from agent_runtime.identity import AgentRef, workflow_id
 from tests.conftest import Serve, Served
+from tests.support.eventually import assert_eventually
 from tests.support.program import UNREACHABLE, Ran, run_program
 
 
@@ -256,3 +261,42 @@ async def test_an_unmarked_method_is_not_callable(served: Served) -> None:
     """Calling what is not marked is refused at once."""
     with pytest.raises(MethodNotCallableError, match="Method secret is not callable"):
         await served.client.agent("GameAgent", "r").call("secret")
+
+
+async def test_history_is_read_after_temporal_has_forgotten_the_agent(
+    served: Served, shell: Shell
+) -> None:
+    """An entity that ended before the namespace's retention is no reason to show nothing."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+    await forget_entity(served, "r")
+
+    history = await shell("state", "history", "GameAgent", "r", "--json")
+    await forget_entity(served, "r")
+    earlier = await shell("state", "get", "GameAgent", "r", "--version", "1", "--json")
+
+    assert [entry["version"] for entry in history.json["history"]] == [1]
+    assert earlier.json["value"]["score"] == 5
+
+
+async def forget_entity(served: Served, name: str) -> None:
+    """Delete the entity's run, as retention does."""
+    temporal = served.client.temporal
+    handle = temporal.get_workflow_handle(
+        workflow_id(served.task_queue, AgentRef("GameAgent", name))
+    )
+    await temporal.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(
+            namespace=temporal.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=handle.id),
+        )
+    )
+
+    async def is_forgotten() -> None:
+        try:
+            await handle.describe()
+        except RPCError as error:
+            assert error.status is RPCStatusCode.NOT_FOUND
+            return
+        raise AssertionError("it is still known")
+
+    await assert_eventually(is_forgotten)
