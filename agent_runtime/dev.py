@@ -291,24 +291,26 @@ def _take_lock(descriptor: int) -> bool:
 
 
 def _end_left_over(data_dir: Path) -> None:
-    text = (data_dir / LOCK).read_text()
-    if not text:
+    try:
+        pid = int(json.loads((data_dir / LOCK).read_text())["server"])
+    except (ValueError, KeyError, TypeError):  # empty after an orderly end, or cut short
         return
-    pid = int(json.loads(text)["server"])
     # Numbers of processes are given again: make sure that it is the server of this directory.
-    database = str(data_dir / "temporal.db")
-    command = subprocess.run(
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    if database not in command:
+    if str(data_dir / "temporal.db") not in _command_of(pid):
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
     while _exists(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def _command_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    with contextlib.suppress(OSError):
+        command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return ""
 
 
 def _exists(pid: int) -> bool:
