@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
+from agent_runtime.connected import ConnectedAgent
 from agent_runtime.errors import InternalError
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, to_json
@@ -37,7 +38,7 @@ class _Undecided(NamedTuple):
 _undecided: ContextVar[_Undecided | None] = ContextVar("agent_runtime_undecided", default=None)
 
 
-class Agent(Generic[StateT]):
+class Agent(ConnectedAgent, Generic[StateT]):
     """A durable, addressable agent: `class GameAgent(Agent[Game])`.
 
     The type in brackets is a pydantic model, a TypedDict, `dict` or another annotated type; without
@@ -233,6 +234,3 @@ class Agent(Generic[StateT]):
         """Let `state` show a committed state, unless a newer one is shown already."""
         if version >= self._stored_version:
             self._stored_text, self._stored_version = text, version
-
-
-HOOKS: Sequence[str] = ("on_start", "validate_state_change", "on_state_changed", "on_error")

@@ -141,7 +141,8 @@ def _decide_call(
     key = (working.stored.agent_id, mutation.key)
     try:
         method, args = mutation.value["method"], mutation.value["args"]
-        request.rules.check_call(method, args)
+        event = mutation.value.get("event", "")
+        request.rules.check_call(method, args, event)
     except AgentRuntimeError as error:
         return error
     digest = call_fingerprint(method, args)
@@ -155,7 +156,7 @@ def _decide_call(
             key=mutation.key,
         )
     text = pack(mutation.value).decode()
-    known.inbox[key] = InvocationRow(*key, CALL, method, text, digest, now)
+    known.inbox[key] = InvocationRow(*key, event or CALL, method, text, digest, now)
     writes.inbox.append(known.inbox[key])
     return Receipt(working.version)
 

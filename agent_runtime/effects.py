@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agent_runtime.json_value import Json
 from agent_runtime.mutation import MutationKind, Receipt
+from agent_runtime.storage.protocol import ConnectionRow
 
 if TYPE_CHECKING:
     from agent_runtime.remote import RemoteAgent
@@ -63,6 +64,14 @@ class Effects(Protocol):
         backoff: timedelta,
     ) -> T:
         """Run an outside effect once."""
+
+    async def emit(
+        self, kind: str, payload: Json, *, connection: ConnectionRow | None = None
+    ) -> None:
+        """Put an entry into the change feed, and note what changes of a connection with it."""
+
+    async def connections(self) -> list[ConnectionRow]:
+        """Return the agent's open connections."""
 
     def agent(self, class_name: str, name: str) -> RemoteAgent:
         """Return another agent."""

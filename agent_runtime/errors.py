@@ -10,6 +10,7 @@ AgentRuntimeError
 │   ├── StateTooLargeError         the state would exceed the size limit
 │   └── SqlError                   the agent's own SQL failed
 ├── StateRejectedError             the state model or validate_state_change refused the value
+│   └── ReadonlyConnectionError    the change was made for a connection that may only read
 ├── ConflictError                  somebody else was first
 │   ├── VersionConflictError       expected_version is not the present version
 │   └── IdempotencyConflictError   the key was used before with another payload
@@ -119,6 +120,10 @@ class SqlError(InvalidRequestError):
 
 class StateRejectedError(AgentRuntimeError):
     """The state model or `validate_state_change` refused the value; nothing was stored."""
+
+
+class ReadonlyConnectionError(StateRejectedError):
+    """The change was made for a connection that may only read; nothing was stored."""
 
 
 class ConflictError(AgentRuntimeError):

@@ -148,12 +148,15 @@ class AgentHandle:
         idempotency_key: str | None = None,
         chain: Sequence[str] = (),
         hook_depth: int = 0,
+        event: str = "",
+        caller: dict[str, Json] | None = None,
     ) -> AgentCall:
         """Start a call as `call` does, and return without waiting for its result.
 
         Args:
             chain: Keys of exclusive handlers that wait for this call, to find deadlocks.
             hook_depth: How many change hooks, one through the other, led here.
+            event, caller: What a connected client did, see `call_value`.
         """
         text = to_json(list(args), what="the arguments")
         if len(text) > MAX_ARGUMENT_BYTES:
@@ -165,7 +168,7 @@ class AgentHandle:
             )
         plain = from_json(text)
         key = self._channel.new_key() if idempotency_key is None else idempotency_key
-        value = call_value(method, plain, chain, hook_depth)
+        value = call_value(method, plain, chain, hook_depth, event, caller)
         await self._channel.submit(self.ref, Mutation(key, MutationKind.CALL, value))
         return AgentCall(self._channel, self.ref, key)
 

@@ -21,15 +21,21 @@ class CallableOptions:
         description: For people and models that choose among an agent's methods.
         exclusive: Calls of the agent's exclusive methods run one at a time, in order of arrival.
         timeout: Limit of one run of the method; it is cancelled and the call fails.
+        streaming: The method is given a `ResponseStream` first; for calls by connected clients.
     """
 
     description: str = ""
     exclusive: bool = False
     timeout: timedelta = DEFAULT_TIMEOUT
+    streaming: bool = False
 
 
 def callable(
-    *, description: str = "", exclusive: bool = False, timeout: timedelta = DEFAULT_TIMEOUT
+    *,
+    description: str = "",
+    exclusive: bool = False,
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    streaming: bool = False,
 ) -> Callable[[Method], Method]:
     """Mark a method as callable by clients, services, workflows and other agents.
 
@@ -37,7 +43,7 @@ def callable(
     """
     if not isinstance(description, str):
         raise TypeError("write @callable() with parentheses")
-    options = CallableOptions(description, exclusive, timeout)
+    options = CallableOptions(description, exclusive, timeout, streaming)
 
     def mark(method: Method) -> Method:
         setattr(method, _MARK, options)

@@ -8,15 +8,19 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import orjson
 
 from agent_runtime.agent import Agent
+from agent_runtime.agent_connection import Connection, ResponseStream
+from agent_runtime.caller import NOBODY, Caller, enter_as
 from agent_runtime.errors import (
     AUTHOR_ERRORS,
     AgentRuntimeError,
     HandlerError,
+    InvalidRequestError,
     describe,
     text_of,
 )
@@ -28,6 +32,8 @@ from agent_runtime.json_value import Json, from_json, to_json
 from agent_runtime.state import UNSET, Unset
 from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import EffectRow, InvocationRow
+
+T = TypeVar("T")
 
 logger = logging.getLogger("agent_runtime")
 
@@ -47,31 +53,70 @@ async def run_call(
     """
     request = from_json(row.request)
     async with host.using(ref) as agent:
-        invocation = Invocation(
-            host,
-            agent,
-            row.agent_id,
-            row.key,
-            await _recorded(host, ref, row.key),
-            hook_depth=request["hook_depth"],
-            chain=tuple(request["chain"]),
-        )
+        caller = await find_caller(host, agent, request.get("caller"))
+        args = list(request["args"])
+        if options.streaming:
+            args.insert(0, _stream(agent, request.get("caller")))
         method = getattr(agent, row.method)
-        try:
-            async with asyncio.timeout(options.timeout.total_seconds()) as limit:
-                result = await run_within(invocation, lambda: _invoke(method, request["args"]))
-        except AgentRuntimeError:
-            raise
-        except AUTHOR_ERRORS as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise HandlerError(
-                    f"{row.method} took longer than its timeout of {options.timeout}",
-                    method=row.method,
-                ) from None
-            logger.exception("%s.%s raised", ref, row.method)
-            raise _handler_error(row.method, error) from error
-        await host.store_initial_state(agent)
+        result = await run_code(
+            host, agent, row, lambda: _invoke(method, args), caller, options.timeout
+        )
     return _json_result(row.method, result)
+
+
+async def run_code(
+    host: AgentHost,
+    agent: Agent[Any],
+    row: InvocationRow,
+    code: Callable[[], Awaitable[T]],
+    caller: Caller,
+    timeout: timedelta,
+) -> T:
+    """Run code of an agent as an invocation of its own, with what an earlier run had recorded.
+
+    Raises:
+        HandlerError: The code raised, or took longer than `timeout`.
+    """
+    request = from_json(row.request)
+    invocation = Invocation(
+        host,
+        agent,
+        row.agent_id,
+        row.key,
+        await _recorded(host, agent._ref, row.key),
+        hook_depth=request["hook_depth"],
+        chain=tuple(request["chain"]),
+    )
+    enter_as(caller)
+    try:
+        async with asyncio.timeout(timeout.total_seconds()) as limit:
+            result = await run_within(invocation, code)
+    except AgentRuntimeError:
+        raise
+    except AUTHOR_ERRORS as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise HandlerError(
+                f"{row.method} took longer than its timeout of {timeout}", method=row.method
+            ) from None
+        logger.exception("%s.%s raised", agent._ref, row.method)
+        raise _handler_error(row.method, error) from error
+    await host.store_initial_state(agent)
+    return result
+
+
+async def find_caller(host: AgentHost, agent: Agent[Any], fields: dict[str, Json] | None) -> Caller:
+    """Return the client behind a call, nobody if there is none or it has gone."""
+    if fields is None:
+        return NOBODY
+    rows = await host.storage.read_connections(agent._ref)
+    found = [Connection(row, agent._effects) for row in rows if row.socket == fields["socket"]]
+    return Caller(found[0]) if found else NOBODY
+
+
+def _stream(agent: Agent[Any], caller: dict[str, Json] | None) -> ResponseStream:
+    if caller is None or "call_id" not in caller:
+        raise InvalidRequestError("a streaming method can be called by connected clients only")
+    return ResponseStream(agent._effects, caller["socket"], caller["call_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +151,7 @@ async def run_hook(host: AgentHost, agent: Agent[Any], hook: ChangeHook) -> None
     Raises:
         StorageUnavailableError: It is to be repeated.
     """
+    enter_as(NOBODY)
     try:
         is_pruned = hook.state is UNSET
         state = agent.state if is_pruned else agent._schema.load(orjson.dumps(hook.state))
@@ -113,7 +159,7 @@ async def run_hook(host: AgentHost, agent: Agent[Any], hook: ChangeHook) -> None
     except AUTHOR_ERRORS as error:
         if isinstance(error, AgentRuntimeError) and error.is_retryable:
             raise
-        await _report_error(host, agent, "on_state_changed", error)
+        await report_error(host, agent, "on_state_changed", error)
 
 
 async def _recorded(host: AgentHost, ref: AgentRef, key: str) -> list[EffectRow]:
@@ -161,9 +207,7 @@ def _handler_error(method: str, error: BaseException) -> HandlerError:
     )
 
 
-async def _report_error(
-    host: AgentHost, agent: Agent[Any], hook: str, error: BaseException
-) -> None:
+async def report_error(host: AgentHost, agent: Agent[Any], hook: str, error: BaseException) -> None:
     failure = HandlerError(f"{hook} failed: {describe(error)}", hook=hook)
     failure.__cause__ = error
     ref = agent._ref

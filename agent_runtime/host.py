@@ -70,8 +70,8 @@ class _InstanceRules:
     def schema(self) -> StateSchema[Any]:
         return self._definition.schema
 
-    def check_call(self, method: str, args: list[Json]) -> None:
-        self._definition.check_call(method, args)
+    def check_call(self, method: str, args: list[Json], event: str = "") -> None:
+        self._definition.check_call(method, args, event)
 
     def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
         agent = self._agent

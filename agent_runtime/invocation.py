@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from agent_runtime.caller import current_caller
 from agent_runtime.effects import Effects, Journal
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -23,13 +24,20 @@ from agent_runtime.errors import (
     HookLoopError,
     InternalError,
     InvalidRequestError,
+    ReadonlyConnectionError,
     SqlError,
 )
 from agent_runtime.json_value import Json, fingerprint, from_json, to_json
 from agent_runtime.mutation import Mutation, MutationKind, Receipt
 from agent_runtime.remote import RemoteAgent
 from agent_runtime.storage.effect_key import effect_key
-from agent_runtime.storage.protocol import EffectRow, Storage
+from agent_runtime.storage.protocol import (
+    ConnectionRow,
+    EffectRow,
+    OutboxRow,
+    Storage,
+    Transaction,
+)
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
@@ -131,6 +139,9 @@ class Invocation(Effects, Journal):
         update: Callable[[Any], Any] | None = None,
     ) -> Receipt:
         """See `Agent.set_state` and its siblings."""
+        caller = current_caller().connection
+        if caller is not None and caller.is_readonly:
+            raise ReadonlyConnectionError("Connection is readonly")
         depth = self.hook_depth + 1 if self._is_hook else self.hook_depth
         if depth > MAX_HOOK_DEPTH:
             raise HookLoopError(
@@ -208,6 +219,31 @@ class Invocation(Effects, Journal):
         stored = await self._host.storage.write(lambda tx: tx.add_effect(done))
         self._check_same(stored, kind, asked.fingerprint)
         return from_json(stored.result or "null")
+
+    async def emit(
+        self, kind: str, payload: Json, *, connection: ConnectionRow | None = None
+    ) -> None:
+        """See `Effects.emit`."""
+        position = self._take()
+        effect = self._effect(position, kind, payload, "null")
+        if self._recall(position, kind, effect.fingerprint) is not None:
+            return
+        text = to_json(payload, what="the message").decode()
+        row = OutboxRow(self._agent_id, kind, 0, text, effect.created_at)
+
+        async def unit(tx: Transaction) -> EffectRow:
+            stored = await tx.add_effect(effect)
+            if stored == effect:
+                await tx.add_outbox([row])
+                if connection is not None:
+                    await tx.put_connection(connection)
+            return stored
+
+        self._check_same(await self._host.storage.write(unit), kind, effect.fingerprint)
+
+    async def connections(self) -> list[ConnectionRow]:
+        """See `Effects.connections`."""
+        return await self._host.storage.read_connections(self.ref)
 
     def agent(self, class_name: str, name: str) -> RemoteAgent:
         """See `Agent.agent`."""

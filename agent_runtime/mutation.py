@@ -112,7 +112,12 @@ def encode_mutation(mutation: Mutation) -> bytes:
 
 
 def call_value(
-    method: str, args: list[Json], chain: Sequence[str] = (), hook_depth: int = 0
+    method: str,
+    args: list[Json],
+    chain: Sequence[str] = (),
+    hook_depth: int = 0,
+    event: str = "",
+    caller: dict[str, Json] | None = None,
 ) -> dict[str, Json]:
     """Return the value of a call.
 
@@ -120,6 +125,9 @@ def call_value(
         args: JSON values, positional.
         chain: Keys of the handlers that wait for this call, to find deadlocks.
         hook_depth: How many change hooks, one through the other, led to it.
+        event: For what a client did: "admit", "connect", "message", "close" or "request"; the
+            method is then the hook for it.
+        caller: For what a client did: `{"socket"}`, with `"call_id"` for a call.
 
     Raises:
         InvalidRequestError: The method is no name, or the arguments are no list.
@@ -129,7 +137,12 @@ def call_value(
         raise InvalidRequestError(
             f"a call takes a method's name and a list of arguments, not {method!r:.80}"
         )
-    return {"method": method, "args": args, "chain": list(chain), "hook_depth": hook_depth}
+    value = {"method": method, "args": args, "chain": list(chain), "hook_depth": hook_depth}
+    if event:
+        value["event"] = event
+    if caller is not None:
+        value["caller"] = caller
+    return value
 
 
 def check_key(key: str) -> None:

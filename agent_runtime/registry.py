@@ -30,6 +30,19 @@ from agent_runtime.state import StateSchema, Unset
 
 AgentClass = type[Agent[Any]]
 
+EVENT_HOOKS = {
+    "admit": (
+        "get_connection_tags",
+        "should_connection_be_readonly",
+        "should_send_protocol_messages",
+    ),
+    "connect": ("on_connect",),
+    "message": ("on_message",),
+    "close": ("on_close",),
+    "request": ("on_request",),
+}
+"""The hooks for each thing that a client does."""
+
 
 class AgentDefinition:
     """An agent class, looked at once; serves as `StateRules` where no validator is defined.
@@ -77,18 +90,48 @@ class AgentDefinition:
             raise MethodNotCallableError(f"Method {method} is not callable", method=method)
         return options
 
-    def check_call(self, method: str, args: list[Json]) -> None:
-        """Refuse a call that can never succeed.
+    def check_call(self, method: str, args: list[Json], event: str = "") -> None:
+        """Refuse a call, or an event without a hook, that can never succeed.
 
         Raises:
             InvalidRequestError: No such method, not callable, or other arguments.
         """
-        self.callable(method)
+        if event:
+            if method not in EVENT_HOOKS.get(event, ()) or not self.handles(event):
+                raise UnknownMethodError(f"{self.class_name} has no hook for {event!r:.40}")
+            return
+        options = self.callable(method)
         signature = inspect.signature(getattr(self.agent_class, method))
         try:
-            signature.bind(None, *args)
+            signature.bind(None, *([None] if options.streaming else []), *args)
         except TypeError as error:
             raise InvalidRequestError(f"{method}: {error}", method=method) from None
+
+    def fit_args(self, method: str, args: list[Json]) -> list[Json]:
+        """Return a client's arguments as the method takes them (state-and-sync 11.5).
+
+        Surplus ones are left out; missing ones without a default are None.
+        """
+        options = self.callable(method)
+        parameters = list(inspect.signature(getattr(self.agent_class, method)).parameters.values())
+        positional = [
+            parameter
+            for parameter in parameters[2 if options.streaming else 1 :]
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            args = args[: len(positional)]
+        missing = positional[len(args) :]
+        return [*args, *(None for one in missing if one.default is one.empty)]
+
+    def returns_nothing(self, method: str) -> bool:
+        """Tell whether a method is annotated to return None: its callers get no result at all."""
+        signature = inspect.signature(getattr(self.agent_class, method))
+        return signature.return_annotation in (None, "None")
+
+    def handles(self, event: str) -> bool:
+        """Tell whether the class defines a hook for what a client does."""
+        return any(self._overrides(hook) for hook in EVENT_HOOKS[event])
 
     def callables(self) -> dict[str, CallableOptions]:
         """Return all callable methods, inherited ones included."""

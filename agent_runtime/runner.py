@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from agent_runtime.decision import HOOK
+from agent_runtime.decision import CALL, HOOK
 from agent_runtime.errors import (
     AgentRuntimeError,
     ExclusiveDeadlockError,
@@ -23,7 +23,7 @@ from agent_runtime.errors import (
     InternalError,
     StorageError,
 )
-from agent_runtime.handler import CallableOptions
+from agent_runtime.event_run import run_event
 from agent_runtime.handler_run import prepare_hook, run_call, run_hook
 from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef
@@ -165,8 +165,7 @@ class AgentRunner:
         try:
             if row.key in self._cancelled:
                 raise asyncio.CancelledError
-            options = self._host.registry.definition(self._ref.class_name).callable(row.method)
-            outcome: Json = {"result": await self._run(row, options)}
+            outcome: Json = {"result": await self._run(row)}
         except asyncio.CancelledError:
             if row.key not in self._cancelled:
                 raise
@@ -184,7 +183,10 @@ class AgentRunner:
             outcome = {"error": error.to_record()}
         await self._finish(row, outcome)
 
-    async def _run(self, row: InvocationRow, options: CallableOptions) -> Json:
+    async def _run(self, row: InvocationRow) -> Json:
+        if row.kind != CALL:
+            return await run_event(self._host, self._ref, row)
+        options = self._host.registry.definition(self._ref.class_name).callable(row.method)
         if not options.exclusive:
             return await run_call(self._host, self._ref, row, options)
         if self._in_lane.intersection(from_json(row.request)["chain"]):

@@ -44,8 +44,8 @@ class StateRules(Protocol):
             StateRejectedError: It refused.
         """
 
-    def check_call(self, method: str, args: list[Json]) -> None:
-        """Refuse a call that can never succeed.
+    def check_call(self, method: str, args: list[Json], event: str = "") -> None:
+        """Refuse a call, or an event without a hook, that can never succeed.
 
         Raises:
             InvalidRequestError: No such method, not callable, or other arguments.

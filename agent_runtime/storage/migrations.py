@@ -72,6 +72,21 @@ MIGRATIONS: list[list[str]] = [
             result TEXT,
             PRIMARY KEY (agent_id, invocation_key, position))""",
     ],
+    [
+        """CREATE TABLE connections (
+            socket TEXT PRIMARY KEY,
+            agent_id BIGINT NOT NULL REFERENCES agents (id),
+            connection_id TEXT NOT NULL,
+            gateway TEXT NOT NULL,
+            uri TEXT NOT NULL,
+            tags TEXT NOT NULL,
+            is_readonly INTEGER NOT NULL,
+            has_protocol INTEGER NOT NULL,
+            opened_at BIGINT NOT NULL,
+            state TEXT)""",
+        "CREATE INDEX connections_agent ON connections (agent_id, opened_at)",
+        "CREATE INDEX connections_gateway ON connections (gateway)",
+    ],
 ]
 
 LATEST = len(MIGRATIONS)

@@ -80,6 +80,51 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedRow:
+    """An entry of the change feed with what is needed to tell connected clients.
+
+    Args:
+        kind: "state" or a kind of `OutboxRow`.
+        payload: JSON text; for a state the whole of it if `is_full`, else the keys that changed;
+            None if retention has dropped it.
+        source: For a state: "server" or the id of the connection that sent it.
+        key: For a state: the mutation's idempotency key.
+    """
+
+    seq: int
+    ref: AgentRef
+    kind: str
+    version: int
+    payload: str | None
+    is_full: bool = True
+    source: str = "server"
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRow:
+    """An open WebSocket of an agent.
+
+    Args:
+        socket: Names this one socket; a reconnecting client brings its `connection_id` again.
+        gateway: The process that holds it.
+        tags: JSON text of a list, the connection id first.
+        state: JSON text that the author attached, or None.
+    """
+
+    socket: str
+    agent_id: int
+    connection_id: str
+    gateway: str
+    uri: str
+    tags: str
+    is_readonly: bool
+    has_protocol: bool
+    opened_at: int
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InvocationRow:
     """One handler run asked for: an entry of the agent's inbox until it is finished.
 
@@ -171,6 +216,15 @@ class Transaction(Protocol):
     async def add_outbox(self, rows: Sequence[OutboxRow]) -> None:
         """Append to the change feed; `seq` is given by the database."""
 
+    async def put_connection(self, row: ConnectionRow) -> None:
+        """Note an open socket, or replace what is noted of it."""
+
+    async def delete_connections(self, sockets: Sequence[str]) -> None:
+        """Forget closed sockets."""
+
+    async def delete_gateway(self, gateway: str) -> None:
+        """Forget all sockets of a gateway that has ended."""
+
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """Keep the outcomes of a one-way batch until its sender has read them."""
 
@@ -226,6 +280,18 @@ class Storage(Protocol):
 
     async def read_answer(self, batch_id: str) -> str | None:
         """Return the outcomes of a one-way batch, or None while there are none."""
+
+    async def read_feed(self, after: int, limit: int) -> list[FeedRow]:
+        """Return entries of the change feed with a higher `seq`, in order."""
+
+    async def read_feed_end(self) -> int:
+        """Return the highest `seq` of the change feed, 0 if it is empty."""
+
+    async def read_change_mark(self) -> int:
+        """Return a number that changes when anybody commits; costs next to nothing."""
+
+    async def read_connections(self, ref: AgentRef) -> list[ConnectionRow]:
+        """Return the agent's open sockets, oldest first."""
 
     async def read_outbox(self, after: int, limit: int) -> list[OutboxRow]:
         """Return rows of the change feed with a higher `seq`."""

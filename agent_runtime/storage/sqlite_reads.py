@@ -15,7 +15,9 @@ from agent_runtime.storage import sqlite_statements as sql
 from agent_runtime.storage.effect_key import effect_key_range, effect_position
 from agent_runtime.storage.protocol import (
     AgentRow,
+    ConnectionRow,
     EffectRow,
+    FeedRow,
     InboxMark,
     InvocationRow,
     MutationRow,
@@ -73,6 +75,31 @@ class SqliteReads:
         for (outcomes,) in await self._read(sql.READ_ANSWER, (batch_id,)):
             return str(outcomes)
         return None
+
+    async def read_feed(self, after: int, limit: int) -> list[FeedRow]:
+        """See `Storage.read_feed`."""
+        return [
+            FeedRow(seq, AgentRef(agent, name), kind, version, payload, bool(is_full), source, key)
+            for seq, agent, name, kind, version, payload, is_full, source, key in await self._read(
+                sql.READ_FEED, (after, limit)
+            )
+        ]
+
+    async def read_feed_end(self) -> int:
+        """See `Storage.read_feed_end`."""
+        [(end,)] = await self._read(sql.READ_FEED_END, ())
+        return int(end)
+
+    async def read_change_mark(self) -> int:
+        """See `Storage.read_change_mark`."""
+        # Always the same connection: the number is one's own view of what others commit.
+        with storage_errors(str(self._path)):
+            [(mark,)] = await self._readers[0].execute_fetchall("PRAGMA data_version")
+        return int(mark)
+
+    async def read_connections(self, ref: AgentRef) -> list[ConnectionRow]:
+        """See `Storage.read_connections`."""
+        return [_connection_row(row) for row in await self._read(sql.READ_CONNECTIONS, ref)]
 
     async def read_outbox(self, after: int, limit: int) -> list[OutboxRow]:
         """See `Storage.read_outbox`."""
@@ -147,6 +174,23 @@ class SqliteReads:
                 statement, params
             )
         ]
+
+
+def _connection_row(row: Sequence[Json]) -> ConnectionRow:
+    socket, agent_id, connection_id, gateway, uri, tags, *flags, opened_at, state = row
+    is_readonly, has_protocol = flags
+    return ConnectionRow(
+        socket,
+        agent_id,
+        connection_id,
+        gateway,
+        uri,
+        tags,
+        bool(is_readonly),
+        bool(has_protocol),
+        opened_at,
+        state,
+    )
 
 
 def _mutation_row(row: Sequence[Json]) -> MutationRow:

@@ -74,6 +74,34 @@ READ_OUTBOX = """
 SELECT agent_id, kind, version, payload, created_at, seq FROM outbox
 WHERE seq > ? ORDER BY seq LIMIT ?"""
 
+READ_FEED = """
+SELECT o.seq, a.class_name, a.name, o.kind, o.version, COALESCE(o.payload, m.value),
+    COALESCE(m.is_full, 1), COALESCE(m.source, 'server'), m.mutation_key
+FROM outbox o
+JOIN agents a ON a.id = o.agent_id
+LEFT JOIN state_mutations m ON o.kind = 'state' AND m.agent_id = o.agent_id
+    AND m.version = o.version
+WHERE o.seq > ? ORDER BY o.seq LIMIT ?"""
+
+READ_FEED_END = "SELECT COALESCE(MAX(seq), 0) FROM outbox"
+
+_CONNECTION = """c.socket, c.agent_id, c.connection_id, c.gateway, c.uri, c.tags, c.is_readonly,
+    c.has_protocol, c.opened_at, c.state"""
+
+PUT_CONNECTION = """
+INSERT OR REPLACE INTO connections (socket, agent_id, connection_id, gateway, uri, tags,
+    is_readonly, has_protocol, opened_at, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+READ_CONNECTIONS = f"""
+SELECT {_CONNECTION} FROM connections c
+WHERE c.agent_id = (SELECT id FROM agents WHERE class_name = ? AND name = ?)
+ORDER BY c.opened_at"""
+
+DELETE_CONNECTION = "DELETE FROM connections WHERE socket = ?"
+
+DELETE_GATEWAY = "DELETE FROM connections WHERE gateway = ?"
+
 ADD_ANSWER = """
 INSERT INTO answers (batch_id, created_at, outcomes) VALUES (?, ?, ?)
 ON CONFLICT (batch_id) DO NOTHING"""

@@ -11,6 +11,7 @@ from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
 from agent_runtime.storage import sqlite_statements as sql
 from agent_runtime.storage.protocol import (
+    ConnectionRow,
     EffectRow,
     InvocationRow,
     MutationRow,
@@ -97,6 +98,32 @@ class SqliteTransaction(Transaction):
             sql.ADD_OUTBOX,
             [(row.agent_id, row.kind, row.version, row.created_at, row.payload) for row in rows],
         )
+
+    async def put_connection(self, row: ConnectionRow) -> None:
+        """See `Transaction.put_connection`."""
+        await self._run(
+            sql.PUT_CONNECTION,
+            (
+                row.socket,
+                row.agent_id,
+                row.connection_id,
+                row.gateway,
+                row.uri,
+                row.tags,
+                row.is_readonly,
+                row.has_protocol,
+                row.opened_at,
+                row.state,
+            ),
+        )
+
+    async def delete_connections(self, sockets: Sequence[str]) -> None:
+        """See `Transaction.delete_connections`."""
+        await self._run_many(sql.DELETE_CONNECTION, [(socket,) for socket in sockets])
+
+    async def delete_gateway(self, gateway: str) -> None:
+        """See `Transaction.delete_gateway`."""
+        await self._run(sql.DELETE_GATEWAY, (gateway,))
 
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """See `Transaction.add_answer`."""

@@ -1,0 +1,238 @@
+"""The life of one client's connection: handshake, frames, end (state-and-sync 4, 5, 11)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from agent_runtime.agent_connection import Message, frame_payload
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    HandlerError,
+    InternalError,
+    InvalidRequestError,
+    UnavailableError,
+)
+from agent_runtime.gateway import frames
+from agent_runtime.gateway.client_socket import ClientSocket
+from agent_runtime.handle import AgentHandle
+from agent_runtime.identity import AgentRef, kebab_case
+from agent_runtime.json_value import Json, pack
+from agent_runtime.mutation import Mutation, MutationKind
+from agent_runtime.registry import AgentDefinition
+from agent_runtime.state import UNSET
+from agent_runtime.storage.protocol import ConnectionRow
+
+if TYPE_CHECKING:
+    from agent_runtime.gateway.gateway import Gateway
+
+logger = logging.getLogger("agent_runtime")
+
+SETUP_FAILED = 1011
+_NO_CODE = 1005
+_DROPPED = 1006
+
+
+class ClientSession:
+    """Serves one WebSocket of one agent."""
+
+    def __init__(
+        self, gateway: Gateway, websocket: WebSocket, ref: AgentRef, definition: AgentDefinition
+    ) -> None:
+        self._gateway = gateway
+        self._websocket = websocket
+        self._definition = definition
+        self._agent: AgentHandle = gateway.client.agent(*ref)
+        self._request = gateway.request_of(websocket)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._socket = ClientSocket(websocket, ref, self._new_row())
+
+    async def serve(self) -> None:
+        """Serve the client until it leaves, or is sent away."""
+        writing: asyncio.Task[None] | None = None
+        end = (_DROPPED, "WebSocket disconnected without sending Close frame.")
+        try:
+            is_set_up = await self._set_up()
+            await self._websocket.accept()
+            writing = asyncio.create_task(self._socket.write())
+            if is_set_up:
+                end = await self._read()
+        finally:
+            self._gateway.feed.remove(self._socket)
+            await self._gateway.storage.write(
+                lambda tx: tx.delete_connections([self._socket.row.socket])
+            )
+            if writing is not None:
+                if not writing.done() and self._websocket.client_state.name == "CONNECTED":
+                    await writing
+                writing.cancel()
+        await self._tell_close(*end)
+
+    def _new_row(self) -> ConnectionRow:
+        connection_id = self._websocket.query_params.get("_pk") or str(uuid.uuid4())
+        return ConnectionRow(
+            uuid.uuid4().hex,
+            0,
+            connection_id,
+            self._gateway.id,
+            self._request.url,
+            pack([connection_id]).decode(),
+            False,
+            True,
+            time.time_ns() // 1_000_000,
+        )
+
+    async def _set_up(self) -> bool:
+        socket, ref = self._socket, self._socket.ref
+        try:
+            socket.row = replace(socket.row, agent_id=await self._gateway.agent_id(ref))
+            if self._definition.handles("admit"):
+                await self._admit()
+            row = socket.row
+            await self._gateway.storage.write(lambda tx: tx.put_connection(row))
+            if row.has_protocol:
+                await self._agent.get_state()  # reading is what stores `initial_state`
+            state = await self._gateway.feed.add(socket)
+            if row.has_protocol:
+                self._greet(state)
+            if self._definition.handles("connect"):
+                await self._event("connect", "on_connect", [self._request.to_value()])
+                await self._gateway.feed.catch_up()
+            return True
+        except AgentRuntimeError as error:
+            logger.error("%s: connection %s not set up: %s", ref, socket.row.connection_id, error)
+            self._gateway.feed.remove(socket)
+            self._socket = ClientSocket(self._websocket, ref, socket.row)
+            self._socket.send(frames.setup_error_frame())
+            self._socket.close(SETUP_FAILED, "Uncaught exception during session setup")
+            return False
+
+    async def _admit(self) -> None:
+        row = self._socket.row
+        args: list[Json] = [asdict(row), self._request.to_value()]
+        answer = await self._event("admit", "get_connection_tags", args)
+        self._socket.row = replace(
+            row,
+            tags=pack(answer["tags"]).decode(),
+            is_readonly=answer["is_readonly"],
+            has_protocol=answer["has_protocol"],
+        )
+
+    def _greet(self, state: Json) -> None:
+        ref = self._socket.ref
+        is_set = state is not UNSET
+        if self._definition.agent_class.sends_identity_on_connect:
+            agent = kebab_case(ref.class_name)
+            self._socket.send(frames.identity_frame(ref.name, agent, state_follows=is_set))
+        if is_set:
+            self._socket.send(frames.state_frame(state))
+        self._socket.send(frames.servers_frame())
+
+    async def _read(self) -> tuple[int, str]:
+        while True:
+            try:
+                message = await self._websocket.receive()
+            except (WebSocketDisconnect, RuntimeError):
+                return (_DROPPED, "")
+            if message["type"] == "websocket.disconnect":
+                return (message.get("code") or _NO_CODE, message.get("reason") or "")
+            data: Message | None = message.get("text")
+            if data is None:
+                data = message.get("bytes") or b""
+            self._take(data)
+
+    def _take(self, data: Message) -> None:
+        frame = frames.parse_frame(data) if isinstance(data, str) else None
+        if isinstance(frame, frames.StateFrame):
+            self._spawn(self._set_state(frame.state))
+        elif isinstance(frame, frames.CallFrame):
+            self._spawn(self._call(frame))
+        elif self._definition.handles("message"):
+            self._spawn(self._tell("message", "on_message", [frame_payload(data)]))
+
+    def _spawn(self, work: Any) -> None:
+        # Tasks begin in the order in which they are made, and each submits before it waits.
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _set_state(self, state: Json) -> None:
+        socket = self._socket
+        if socket.row.is_readonly:
+            socket.send(frames.state_error_frame(frames.READONLY))
+            return
+        channel = self._gateway.client.channel
+        key = channel.new_key()
+        self._gateway.feed.expect(key, socket)
+        mutation = Mutation(key, MutationKind.SET, state, source=socket.row.connection_id)
+        try:
+            await channel.submit(socket.ref, mutation)
+        except AgentRuntimeError as error:
+            logger.warning(
+                "%s: state of %s refused: %s", socket.ref, socket.row.connection_id, error
+            )
+            socket.send(frames.state_error_frame(frames.REJECTED))
+
+    async def _call(self, frame: frames.CallFrame) -> None:
+        socket = self._socket
+        try:
+            options = self._definition.callable(frame.method)
+            args = self._definition.fit_args(frame.method, frame.args)
+            caller: dict[str, Json] = {"socket": socket.row.socket}
+            if options.streaming:
+                caller["call_id"] = frame.id
+                socket.open_streams.add(frame.id)
+            call = await self._agent.start_call(frame.method, *args, caller=caller)
+            result = await call.result()
+        except AgentRuntimeError as error:
+            await self._gateway.feed.catch_up()
+            if not options_streams(self._definition, frame.method) or (
+                frame.id in socket.open_streams
+            ):
+                socket.open_streams.discard(frame.id)
+                socket.send(frames.error_frame(frame.id, _reason(error)))
+            return
+        await self._gateway.feed.catch_up()
+        if not options.streaming:
+            answer = UNSET if self._definition.returns_nothing(frame.method) else result
+            socket.send(frames.result_frame(frame.id, answer))
+
+    async def _tell(self, event: str, hook: str, args: list[Json]) -> None:
+        try:
+            await self._event(event, hook, args)
+        except AgentRuntimeError as error:
+            logger.error("%s.%s: %s", self._socket.ref, hook, error)
+
+    async def _event(self, event: str, hook: str, args: list[Json]) -> Json:
+        caller = {"socket": self._socket.row.socket}
+        call = await self._agent.start_call(hook, *args, event=event, caller=caller)
+        return await call.result()
+
+    async def _tell_close(self, code: int, reason: str) -> None:
+        if self._definition.handles("close") and self._socket.row.agent_id:
+            was_clean = code != _DROPPED
+            args: list[Json] = [asdict(self._socket.row), code, reason, was_clean]
+            await self._tell("close", "on_close", args)
+
+
+def options_streams(definition: AgentDefinition, method: str) -> bool:
+    """Tell whether a method that may not exist answers by a stream."""
+    try:
+        return definition.callable(method).streaming
+    except InvalidRequestError:
+        return False
+
+
+def _reason(error: AgentRuntimeError) -> str:
+    """Return what a client may read of an error: the author's own text, never internals."""
+    if isinstance(error, InternalError | UnavailableError):
+        return "The call could not be run"
+    if isinstance(error, HandlerError) and "error" in error.details_map:
+        return str(error.details_map["error"] or error.details_map["error_type"])
+    return error.message

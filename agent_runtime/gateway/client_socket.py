@@ -1,0 +1,88 @@
+"""One client's socket: what waits to be sent to it, and how much of that is too much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from agent_runtime.agent_connection import Message
+from agent_runtime.identity import AgentRef
+from agent_runtime.storage.protocol import ConnectionRow
+
+MAX_WAITING = 1_000
+MAX_WAITING_BYTES = 8 * 1024 * 1024
+COALESCE_FROM = 16
+TOO_SLOW = 1013
+"""The code that a client is closed with which does not read what it is sent."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    message: Message
+    is_state: bool
+
+
+@dataclass(slots=True)
+class ClientSocket:
+    """Frames for one client, in order.
+
+    A client that reads slowly gets the newest state in place of all that it has missed; one that
+    does not read is closed. It never holds up others.
+
+    Args:
+        version: The newest version of the state that it was told.
+    """
+
+    websocket: WebSocket
+    ref: AgentRef
+    row: ConnectionRow
+    version: int = 0
+    is_crossed: bool = False
+    open_streams: set[str] = field(default_factory=set)
+    _waiting: deque[_Waiting] = field(default_factory=deque)
+    _bytes: int = 0
+    _closing: tuple[int, str] | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def send(self, message: Message, *, is_state: bool = False) -> None:
+        """Queue a frame."""
+        if self._closing is not None:
+            return
+        if is_state and len(self._waiting) >= COALESCE_FROM:
+            kept = [one for one in self._waiting if not one.is_state]
+            self._bytes -= sum(len(one.message) for one in self._waiting if one.is_state)
+            self._waiting = deque(kept)
+        self._waiting.append(_Waiting(message, is_state))
+        self._bytes += len(message)
+        if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self.close(TOO_SLOW, "too slow")
+        self._changed.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the socket once what is queued has been sent."""
+        if self._closing is None:
+            self._closing = (code, reason)
+            self._changed.set()
+
+    async def write(self) -> None:
+        """Send what is queued until the socket is closed."""
+        try:
+            while True:
+                while self._waiting:
+                    waiting = self._waiting.popleft()
+                    self._bytes -= len(waiting.message)
+                    if isinstance(waiting.message, bytes):
+                        await self.websocket.send_bytes(waiting.message)
+                    else:
+                        await self.websocket.send_text(waiting.message)
+                if self._closing is not None:
+                    await self.websocket.close(*self._closing)
+                    return
+                self._changed.clear()
+                await self._changed.wait()
+        except (WebSocketDisconnect, RuntimeError):
+            return  # the client has gone; the reader of its frames sees that too

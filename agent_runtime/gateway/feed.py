@@ -1,0 +1,171 @@
+"""The change feed: what agents have committed, told to their clients in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, defaultdict
+
+from agent_runtime.agent_connection import BROADCAST, CLOSE, FLAGS, SEND, STREAM, open_payload
+from agent_runtime.errors import StorageError
+from agent_runtime.gateway.client_socket import ClientSocket
+from agent_runtime.gateway.frames import state_frame, state_frame_of_text, text_of_frame
+from agent_runtime.identity import AgentRef
+from agent_runtime.json_value import Json, from_json
+from agent_runtime.state import UNSET, Unset
+from agent_runtime.state_reader import read_snapshot
+from agent_runtime.storage.protocol import FeedRow, Storage
+
+logger = logging.getLogger("agent_runtime")
+
+_POLL_SECONDS = 0.004
+_IDLE_POLL_SECONDS = 0.05
+_PAGE = 500
+_MAX_OWN = 10_000
+
+
+class _AgentState:
+    """The newest state that was told to an agent's clients."""
+
+    def __init__(self, version: int, value: Json | Unset) -> None:
+        self.version = version
+        self.value = value
+
+
+class ChangeFeed:
+    """Reads the outbox and queues frames at the sockets of this process."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._after = 0
+        self._sockets: dict[AgentRef, dict[str, ClientSocket]] = defaultdict(dict)
+        self._states: dict[AgentRef, _AgentState] = {}
+        self._own: OrderedDict[str, tuple[str, bool]] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Begin with what is committed from now on."""
+        self._after = await self._storage.read_feed_end()
+
+    async def run(self) -> None:
+        """Follow the feed for ever."""
+        mark = None
+        while True:
+            await asyncio.sleep(_POLL_SECONDS if self._sockets else _IDLE_POLL_SECONDS)
+            try:
+                newest = await self._storage.read_change_mark()
+                if newest != mark:
+                    mark = newest
+                    await self.catch_up()
+            except StorageError as error:
+                logger.warning("the change feed waits: %s", error)
+
+    async def add(self, socket: ClientSocket) -> Json | Unset:
+        """Let a socket be told of all after the state that this returns."""
+        async with self._reading:
+            await self._read_new()
+            snapshot = await read_snapshot(self._storage, socket.ref)
+            value = snapshot.value if snapshot.is_set else UNSET
+            socket.version = snapshot.version
+            self._sockets[socket.ref][socket.row.socket] = socket
+            self._states[socket.ref] = _AgentState(snapshot.version, value)
+            return value
+
+    def remove(self, socket: ClientSocket) -> None:
+        """Tell a socket no more."""
+        sockets = self._sockets.get(socket.ref, {})
+        sockets.pop(socket.row.socket, None)
+        if not sockets:
+            self._sockets.pop(socket.ref, None)
+            self._states.pop(socket.ref, None)
+
+    def find(self, socket: ClientSocket) -> ClientSocket | None:
+        """Return the socket if it is still told."""
+        return self._sockets.get(socket.ref, {}).get(socket.row.socket)
+
+    def expect(self, key: str, socket: ClientSocket) -> None:
+        """Remember that a mutation is a client's own, which is not echoed to it.
+
+        Unless a change of others was on its way to the client when it wrote: only the echo then
+        brings the two together (state-and-sync 19.1.4).
+        """
+        self._own[key] = (socket.row.socket, socket.is_crossed)
+        socket.is_crossed = False
+        while len(self._own) > _MAX_OWN:
+            self._own.popitem(last=False)
+
+    async def catch_up(self) -> None:
+        """Queue everything that is committed by now."""
+        async with self._reading:
+            await self._read_new()
+
+    async def _read_new(self) -> None:
+        while True:
+            rows = await self._storage.read_feed(self._after, _PAGE)
+            for row in rows:
+                self._after = row.seq
+                if row.ref in self._sockets:
+                    await self._tell(row)
+            if len(rows) < _PAGE:
+                return
+
+    async def _tell(self, row: FeedRow) -> None:
+        sockets = self._sockets[row.ref]
+        if row.kind == "state":
+            await self._tell_state(row, list(sockets.values()))
+            return
+        payload = from_json(row.payload or "null")
+        if row.kind == BROADCAST:
+            message = open_payload(payload)
+            for socket in list(sockets.values()):
+                if socket.row.connection_id not in payload["without"]:
+                    socket.send(message)
+            return
+        target = sockets.get(payload["socket"])
+        if target is None:
+            return
+        if row.kind == SEND:
+            target.send(open_payload(payload))
+        elif row.kind == STREAM:
+            frame = payload["frame"]
+            if frame.get("done", True):
+                target.open_streams.discard(frame["id"])
+            target.send(text_of_frame(frame))
+        elif row.kind == CLOSE:
+            target.close(payload["code"], payload["reason"])
+        elif row.kind == FLAGS:
+            await self._renew(target)
+
+    async def _tell_state(self, row: FeedRow, sockets: list[ClientSocket]) -> None:
+        state = self._states[row.ref]
+        own, is_crossed = self._own.pop(row.key or "", ("", False))
+        if row.version <= state.version:
+            return
+        text = await self._advance(state, row)
+        for socket in sockets:
+            is_sender = socket.row.socket == own
+            if socket.version >= row.version:
+                continue
+            socket.version = row.version
+            if not socket.row.has_protocol or (is_sender and not is_crossed):
+                continue
+            socket.send(text, is_state=True)
+            socket.is_crossed = not is_sender
+
+    async def _advance(self, state: _AgentState, row: FeedRow) -> str:
+        follows = row.version == state.version + 1
+        state.version = row.version
+        if row.payload is not None and row.is_full:
+            state.value = from_json(row.payload)
+            return state_frame_of_text(row.payload)
+        if row.payload is not None and follows and isinstance(state.value, dict):
+            state.value = {**state.value, **from_json(row.payload)}
+        else:
+            snapshot = await read_snapshot(self._storage, row.ref)
+            state.version, state.value = snapshot.version, snapshot.value
+        return state_frame(state.value)
+
+    async def _renew(self, socket: ClientSocket) -> None:
+        for row in await self._storage.read_connections(socket.ref):
+            if row.socket == socket.row.socket:
+                socket.row = row
