@@ -48,7 +48,7 @@ async def _run(session: DevSession) -> None:
             os._exit(128 + number)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, arrived, number)
     await session.run(stop)
 
