@@ -27,7 +27,8 @@ def dev(
     task_queue: options.TaskQueue = None,
 ) -> None:
     """Start Temporal and a worker for MODULE...; restarts what crashes, until Ctrl-C."""
-    from agent_runtime.dev import DevSession, locked
+    from agent_runtime.dev import DevSession
+    from agent_runtime.dev_lock import locked
 
     settings = Target(data_dir=data_dir, task_queue=task_queue).settings()
     directory = settings.data_dir.absolute()
