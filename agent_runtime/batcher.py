@@ -24,6 +24,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from agent_runtime.call import ROLLING_OVER
+from agent_runtime.deadlines import Deadlines
 from agent_runtime.errors import (
     AgentRuntimeError,
     ConfigurationError,
@@ -115,14 +116,20 @@ class AgentBatcher:
 
     Args:
         on_idle: Called when nothing is left to send.
+        deadlines: How long callers wait.
     """
 
     def __init__(
-        self, sender: BatchSender, contention: Contention, on_idle: Callable[[], None]
+        self,
+        sender: BatchSender,
+        contention: Contention,
+        on_idle: Callable[[], None],
+        deadlines: Deadlines,
     ) -> None:
         self._sender = sender
         self._contention = contention
         self._on_idle = on_idle
+        self._deadlines = deadlines
         self._waiting: deque[tuple[bytes, asyncio.Future[Outcome]]] = deque()
         self._runner: asyncio.Task[None] | None = None
 
@@ -130,6 +137,7 @@ class AgentBatcher:
         """Queue an encoded mutation; cancelling the future takes back only this caller."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((mutation, future))
+        self._deadlines.watch(future)
         if self._runner is None:
             self._runner = asyncio.create_task(self._drain())
         return future
@@ -143,6 +151,7 @@ class AgentBatcher:
                 await asyncio.sleep(0)
         finally:
             self._runner = None
+            self._deadlines.close()
             self._on_idle()
 
     def _take(self) -> list[tuple[bytes, asyncio.Future[Outcome]]]:

@@ -29,6 +29,7 @@ from agent_runtime.call import (
     EntityRun,
 )
 from agent_runtime.connection import unreachable
+from agent_runtime.deadlines import Deadlines
 from agent_runtime.errors import AgentRuntimeError, CallTimeoutError, InvalidRequestError
 from agent_runtime.idempotency_key import KeyMaker
 from agent_runtime.identity import AgentRef, workflow_id
@@ -106,12 +107,14 @@ class Channel:
             check_size(len(to_json(mutation.value)))
         batcher = self._batchers.get(ref)
         if batcher is None:
+            deadlines = Deadlines(
+                self.timeout.total_seconds(), lambda: self._too_late(f"a mutation of {ref}")
+            )
             batcher = AgentBatcher(
-                _Sender(self, ref), self.contention(ref), lambda: self._forget(ref)
+                _Sender(self, ref), self.contention(ref), lambda: self._forget(ref), deadlines
             )
             self._batchers[ref] = batcher
-        future = batcher.submit(encoded)
-        outcome = await self.in_time(future, f"a mutation of {ref}")
+        outcome = await batcher.submit(encoded)
         if isinstance(outcome, AgentRuntimeError):
             raise type(outcome)(outcome.message, **outcome.details_map)
         return outcome
@@ -162,11 +165,15 @@ class Channel:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise CallTimeoutError(
-                f"no answer to {what} within {seconds:g} s; check that a worker runs on task queue "
-                f"{self.task_queue!r}; it may still happen, so repeat it with the same key",
-                seconds=seconds,
-            ) from None
+            raise self._too_late(what) from None
+
+    def _too_late(self, what: str) -> CallTimeoutError:
+        seconds = self.timeout.total_seconds()
+        return CallTimeoutError(
+            f"no answer to {what} within {seconds:g} s; check that a worker runs on task queue "
+            f"{self.task_queue!r}; it may still happen, so repeat it with the same key",
+            seconds=seconds,
+        )
 
     def _forget(self, ref: AgentRef) -> None:
         self._batchers.pop(ref, None)

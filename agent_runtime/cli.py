@@ -58,8 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json = "--json" in given
     try:
         result = app(given, prog_name="agent-runtime", standalone_mode=False)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # The reader has seen enough; nothing more may be written, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
     except Exception as error:
         return _fail(error, as_json=as_json)
     return result if isinstance(result, int) else ExitCode.OK

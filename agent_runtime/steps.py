@@ -24,7 +24,7 @@ from agent_runtime.call import (
     StepResult,
     handler_queue,
 )
-from agent_runtime.errors import from_failure
+from agent_runtime.errors import InvalidRequestError, StateTooLargeError, from_failure
 from agent_runtime.identity import agent_ref
 
 _COMMIT_TIMEOUT = timedelta(seconds=10)
@@ -35,6 +35,9 @@ _RETRIES = RetryPolicy(
     backoff_coefficient=2,
     maximum_interval=timedelta(seconds=10),
 )
+
+MAX_STEP_BYTES = 2_090_000
+"""The server takes 2 MiB; text beyond ASCII counts as its JSON escapes."""
 
 
 class AgentStep:
@@ -88,6 +91,14 @@ class AgentStep:
             InvalidRequestError: No such class or method, or not callable.
         """
         request = StepCall(self.ref.class_name, self.ref.name, method, list(args))
+        size = _size(request)
+        if size > MAX_STEP_BYTES:
+            raise InvalidRequestError(
+                f"the arguments of {method} take {size} bytes, at most {MAX_STEP_BYTES} are "
+                "allowed in a workflow; send where the data is instead",
+                size=size,
+                limit=MAX_STEP_BYTES,
+            )
         try:
             result: StepResult = await workflow.execute_activity(
                 CALL_ACTIVITY,
@@ -101,11 +112,21 @@ class AgentStep:
                 summary=f"{self.ref}.{method}",
             )
         except ActivityError as error:
-            raise _unwrapped(error) from error
+            if isinstance(error.cause, ApplicationError):
+                raise (from_failure(error.cause) or error.cause) from error
+            raise
         return result.result
 
     async def _mutate(self, kind: str, value: Any, expected_version: int | None) -> StepReceipt:
         step = StepMutation(self.ref.class_name, self.ref.name, kind, value, expected_version)
+        size = _size(step)
+        if size > MAX_STEP_BYTES:
+            raise StateTooLargeError(
+                f"the state of this step takes {size} bytes, at most {MAX_STEP_BYTES} are allowed "
+                "in a workflow; keep bulk data in the agent's own tables or in a session",
+                size=size,
+                limit=MAX_STEP_BYTES,
+            )
         try:
             receipt: StepReceipt = await workflow.execute_activity(
                 STEP_ACTIVITY,
@@ -117,11 +138,13 @@ class AgentStep:
                 summary=f"{kind} {self.ref}",
             )
         except ActivityError as error:
-            raise _unwrapped(error) from error
+            if isinstance(error.cause, ApplicationError):
+                raise (from_failure(error.cause) or error.cause) from error
+            raise
         return receipt
 
 
-def _unwrapped(error: ActivityError) -> BaseException:
-    if isinstance(error.cause, ApplicationError):
-        return from_failure(error.cause) or error.cause
-    return error
+def _size(argument: object) -> int:
+    # A workflow that schedules more than the server takes repeats its task for ever.
+    [payload] = workflow.payload_converter().to_payloads([argument])
+    return len(payload.data)

@@ -27,7 +27,8 @@ def dev(
     task_queue: options.TaskQueue = None,
 ) -> None:
     """Start Temporal and a worker for MODULE...; restarts what crashes, until Ctrl-C."""
-    from agent_runtime.dev import DevSession, locked
+    from agent_runtime.dev import DevSession
+    from agent_runtime.dev_lock import locked
 
     settings = Target(data_dir=data_dir, task_queue=task_queue).settings()
     directory = settings.data_dir.absolute()
@@ -48,7 +49,7 @@ async def _run(session: DevSession) -> None:
             os._exit(128 + number)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, arrived, number)
     await session.run(stop)
 

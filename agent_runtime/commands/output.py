@@ -50,7 +50,7 @@ def print_failure(record: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    line = " ".join(str(record["message"]).split())
+    line = printable(" ".join(str(record["message"]).split()))
     print(f"agent-runtime: {record['type']}: {line}", file=sys.stderr, flush=True)
 
 
@@ -75,8 +75,15 @@ def print_table(
         table.add_column(column, overflow="fold")
     for row in rows:
         # `Text` keeps square brackets of values from being read as markup.
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     console().print(table)
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters spelt out, so that it cannot steer a terminal."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def console() -> Console:

@@ -10,7 +10,7 @@ import typer
 
 from agent_runtime.commands import options
 from agent_runtime.commands.access import Target, open_client, open_storage, run
-from agent_runtime.commands.output import print_json, print_table, short_json
+from agent_runtime.commands.output import print_json, print_table, printable, short_json
 
 if TYPE_CHECKING:
     from agent_runtime.handle import AgentHandle
@@ -45,9 +45,9 @@ def get(
         fields = {"version": snapshot.version, "is_set": snapshot.is_set, "value": snapshot.value}
         print_json({"agent": class_name, "name": name, **fields})
     elif not snapshot.is_set:
-        print(f"{class_name}/{name} has no state yet")
+        print(f"{class_name}/{printable(name)} has no state yet")
     else:
-        print(f"{class_name}/{name}, version {snapshot.version}:")
+        print(f"{class_name}/{printable(name)}, version {snapshot.version}:")
         print_json(snapshot.value)
 
 
@@ -207,9 +207,9 @@ def _mutate(
         fields = {"applied": receipt.applied, "duplicate": receipt.duplicate}
         print_json({"agent": class_name, "name": name, "version": receipt.version, **fields})
     elif receipt.duplicate:
-        print(f"{class_name}/{name} had this change already: version {receipt.version}")
+        print(f"{class_name}/{printable(name)} had this change already: version {receipt.version}")
     else:
-        print(f"{class_name}/{name} is at version {receipt.version}")
+        print(f"{class_name}/{printable(name)} is at version {receipt.version}")
 
 
 def _ref(class_name: str, name: str) -> AgentRef:
@@ -222,7 +222,7 @@ def _read_json(argument: str) -> Json:
     from agent_runtime.errors import InvalidRequestError, NotSerializableError
     from agent_runtime.json_value import from_json
 
-    text = sys.stdin.read() if argument == "-" else argument
+    text = sys.stdin.buffer.read() if argument == "-" else argument
     place = "stdin" if argument == "-" else "the argument"
     try:
         return from_json(text)

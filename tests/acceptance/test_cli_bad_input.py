@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sqlite3
 import sys
@@ -136,6 +137,15 @@ async def test_invalid_json_is_code_2(tmp_path: Path) -> None:
 async def test_invalid_json_on_stdin_is_code_2(tmp_path: Path) -> None:
     """The message says that it was stdin."""
     ran = await run_program("state", "set", "Notes", "n", "-", cwd=tmp_path, stdin="{")
+
+    assert_refused(ran, 2, "InvalidRequestError", "stdin is not JSON")
+
+
+async def test_bytes_that_are_no_text_on_stdin_are_code_2(tmp_path: Path) -> None:
+    """Not even UTF-8 is no JSON."""
+    command = ("/bin/sh", "-c", f"printf '\\377' | {shlex.join(PROGRAM)} state set Notes n -")
+
+    ran = await run_program(cwd=tmp_path, command=command)
 
     assert_refused(ran, 2, "InvalidRequestError", "stdin is not JSON")
 

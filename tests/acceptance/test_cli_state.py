@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from agent_runtime.errors import MethodNotCallableError, UnknownMethodError
 from agent_runtime.identity import AgentRef, workflow_id
 from tests.conftest import Serve, Served
 from tests.support.eventually import assert_eventually
-from tests.support.program import UNREACHABLE, Ran, run_program
+from tests.support.program import PROGRAM, UNREACHABLE, Ran, run_program
 
 
 class Game(BaseModel):
@@ -242,6 +243,25 @@ async def test_describe_does_without_temporal(shell: Shell) -> None:
     assert got.json["entity"] == "unknown: Temporal does not answer"
 
 
+async def test_a_name_cannot_steer_the_terminal(shell: Shell) -> None:
+    """Control characters of names are shown, not sent."""
+    await shell("state", "set", "GameAgent", "a\x1b[2J\nb", "{}")
+
+    got = await shell("agents", "list", is_local=True)
+
+    assert (got.code, "\x1b" in got.out, r"a\x1b[2J\nb" in got.out) == (0, False, True)
+
+
+async def test_a_closed_pipe_is_no_error(shell: Shell, served: Served, tmp_path: Path) -> None:
+    """`agent-runtime ... | head -1` ends quietly."""
+    await shell("state", "set", "GameAgent", "a", "{}")
+    program = shlex.join((*PROGRAM, "agents", "list", "--data-dir", str(served.data_dir)))
+
+    ran = await run_program("-c", f"{program} | true", cwd=tmp_path, command=("/bin/sh",))
+
+    assert ran.err == ""
+
+
 async def test_short_runs_never_abort_at_exit(shell: Shell) -> None:
     """Twenty runs that use the Temporal SDK all end with 0 (the SDK alone aborts some)."""
     codes = [
@@ -271,10 +291,10 @@ async def test_history_is_read_after_temporal_has_forgotten_the_agent(
     await forget_entity(served, "r")
 
     history = await shell("state", "history", "GameAgent", "r", "--json")
+    assert [entry["version"] for entry in history.json["history"]] == [1]
+
     await forget_entity(served, "r")
     earlier = await shell("state", "get", "GameAgent", "r", "--version", "1", "--json")
-
-    assert [entry["version"] for entry in history.json["history"]] == [1]
     assert earlier.json["value"]["score"] == 5
 
 

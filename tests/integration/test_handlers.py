@@ -151,8 +151,8 @@ async def test_exclusive_calls_run_one_at_a_time_in_order(serve: Serve) -> None:
             calls.append(await agent.start_call("take", mark, 0.1))
 
             async def arrived(key: str = calls[-1].key) -> None:
-                row = await served.runtime.storage.read_invocation(agent.ref, key)
-                assert row is not None
+                asked = (agent.ref, key)
+                assert asked in await served.runtime.storage.read_invocations([asked])
 
             await assert_eventually(arrived)
         assert await asyncio.gather(*(call.result() for call in calls)) == list("abcd")
