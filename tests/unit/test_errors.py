@@ -33,6 +33,7 @@ PARENTS = {
     "StateTooLargeError": "InvalidRequestError",
     "SqlError": "InvalidRequestError",
     "StateRejectedError": "AgentRuntimeError",
+    "ReadonlyConnectionError": "StateRejectedError",
     "ConflictError": "AgentRuntimeError",
     "VersionConflictError": "ConflictError",
     "IdempotencyConflictError": "ConflictError",

@@ -45,7 +45,7 @@ class Rules:
         if self._refuse and next_state == self._refuse:
             raise StateRejectedError("refused")
 
-    def check_call(self, method: str, args: list[Json]) -> None:
+    def check_call(self, method: str, args: list[Json], event: str = "") -> None:
         """Accept every call; none is made here."""
 
 
