@@ -114,8 +114,15 @@ class AgentHandle:
             raise InvalidRequestError(f"limit must be 1 to {MAX_HISTORY}, not {limit}")
         if self._channel.storage is not None:
             return await read_history(self._channel.storage, self.ref, newest=newest, limit=limit)
-        answer = await self._ask_awake({"read": "history", "newest": newest, "limit": limit})
-        return open_history(answer or [])
+        found: list[StateHistoryEntry] = []
+        while len(found) < limit:
+            asked = {"read": "history", "newest": newest, "limit": limit - len(found)}
+            page = open_history(await self._ask_awake(asked) or [])
+            found += page
+            if not page or page[-1].version <= 1:
+                break
+            newest = page[-1].version - 1
+        return found
 
     async def call(
         self,

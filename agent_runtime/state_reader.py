@@ -15,6 +15,8 @@ from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import Storage
 
 MAX_HISTORY = 1_000
+MAX_ANSWER_BYTES = 2_000_000
+"""A query's answer must stay under gRPC's 4 MB; who wants more asks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,28 @@ async def answer_query(storage: Storage, agent: str, name: str, request: str) ->
     ref, fields = agent_ref(agent, name), from_json(request)
     if fields["read"] == "history":
         entries = await read_history(storage, ref, newest=fields["newest"], limit=fields["limit"])
-        answer: Json = [_entry_fields(entry) for entry in entries]
+        answer: Json = _fitting([_entry_fields(entry) for entry in entries])
     elif fields["read"] == "version":
         answer = _snapshot_fields(await read_version(storage, ref, fields["version"]))
     elif fields["read"] == "outcomes":
         found = await read_outcomes(storage, [(ref, key) for key in fields["keys"]])
-        answer = {key: outcome for (_, key), outcome in found.items()}
+        # What has no room now is not ended yet for whoever asks; it asks again.
+        fitting = _fitting([[key, outcome] for (_, key), outcome in found.items()])
+        answer = dict(fitting)
     else:
         answer = _snapshot_fields(await read_snapshot(storage, ref))
     return pack(answer).decode()
+
+
+def _fitting(entries: list[Json]) -> list[Json]:
+    """Return the first entries, at least one, that an answer has room for."""
+    size, count = 0, 0
+    while count < len(entries):
+        size += len(pack(entries[count]))
+        if count and size > MAX_ANSWER_BYTES:
+            break
+        count += 1
+    return entries[:count]
 
 
 def open_snapshot(fields: dict[str, Any]) -> StateSnapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -46,6 +47,8 @@ def main() -> int:
 async def _run(rows: list[Row], scale: Scale, folder: Path, peers_python: str) -> int:
     failures = misses = 0
     start = time.monotonic()
+    load = os.getloadavg()[0]
+    print(f"{os.cpu_count()} processors, load average {load:.1f} before the first row")
     print(head(), flush=True)
     async with Bench(folder, scale, peers_python) as bench:
         for row in rows:

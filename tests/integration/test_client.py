@@ -26,7 +26,7 @@ from agent_runtime.errors import (
 from agent_runtime.handle import AgentHandle
 from agent_runtime.identity import workflow_id
 from tests.conftest import Serve, Served
-from tests.support.agents import COUNTER, Bare, Counter
+from tests.support.agents import COUNTER, Bare, Calls, Counter
 from tests.support.eventually import assert_eventually
 
 SHORT = EntityRun("", "", max_events=30)
@@ -281,6 +281,29 @@ async def test_a_client_without_storage_reads_by_query(serve: Serve) -> None:
         ]
         with pytest.raises(InvalidRequestError, match="no state at version 9"):
             await agent.get_state(version=9)
+
+
+async def test_a_history_of_big_states_is_read_by_query(serve: Serve) -> None:
+    """More than one answer can carry is asked for in parts; no version is missing."""
+    async with serve(Bare, has_storage=False) as served:
+        agent = served.client.agent("Bare", "a")
+        for number in range(4):
+            await agent.set_state(str(number) * 1_500_000)
+        await agent.set_state("small")
+
+        history = await agent.state_history()
+        assert [entry.version for entry in history] == [5, 4, 3, 2, 1]
+        assert [entry.value[0] for entry in history] == ["s", "3", "2", "1", "0"]
+        assert [e.version for e in await agent.state_history(newest=4, limit=2)] == [4, 3]
+
+
+async def test_big_results_at_the_same_time_come_by_query(serve: Serve) -> None:
+    """Results that no single answer can carry together all arrive."""
+    async with serve(Calls, has_storage=False) as served:
+        agent = served.client.agent("Calls", "a")
+        texts = [str(number) * 1_500_000 for number in range(4)]
+        results = await asyncio.gather(*(agent.call("slow", 0.3, text) for text in texts))
+        assert results == texts
 
 
 async def test_the_deepest_state_is_read_by_query(serve: Serve) -> None:

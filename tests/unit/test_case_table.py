@@ -37,7 +37,7 @@ def test_every_numbered_test_is_named() -> None:
 
 def test_every_case_is_listed_once() -> None:
     """All 300 cases of the contract have a row."""
-    rows = re.findall(r"^\| ([\d, -]+) \|", TABLE, re.MULTILINE)
+    rows = re.findall(r"^\| (\d[\d, -]*) \|", TABLE, re.MULTILINE)
     spans = [span.strip().split("-") for row in rows for span in row.split(",")]
     cases = [number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)]
 
