@@ -180,6 +180,24 @@ class Channel:
         if self.contention(ref).is_over:
             del self._contention[ref]
 
+    async def wake(self, ref: AgentRef) -> None:
+        """Start the agent's entity if it does not run; nothing is stored.
+
+        Raises:
+            TemporalUnreachableError: Temporal did not answer.
+        """
+        try:
+            await self.temporal.start_workflow(
+                ENTITY_WORKFLOW,
+                self.entity_run(ref),
+                id=workflow_id(self.task_queue, ref),
+                task_queue=self.task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                task_timeout=TASK_TIMEOUT,
+            )
+        except RPCError as error:
+            raise unreachable(error) from error
+
     def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
         """Return how to start the agent's entity if it does not run."""
         return WithStartWorkflowOperation(
