@@ -62,10 +62,10 @@ async def main() -> None:
 
             await serve_lines(call)
     finally:
+        # The service would wait for its connections to end, and holds nothing worth keeping.
         for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(10)
+            process.kill()
+            process.wait()
 
 
 def _launch(
