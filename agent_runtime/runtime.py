@@ -85,6 +85,8 @@ class AgentRuntime:
                 max_cached_workflows=max_cached_agents,
                 sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                 graceful_shutdown_timeout=grace,
+                # A stopping worker must not be handed what it has just passed on to others.
+                disable_eager_activity_execution=True,
             ),
             Worker(
                 client.temporal,
