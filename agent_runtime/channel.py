@@ -91,6 +91,11 @@ class Channel:
         self.outcomes = Outcomes(look, pause_seconds=pause_seconds)
         self.running = _RecentlyRunning()
 
+    async def close(self) -> None:
+        """Send and look no more; what is under way at the server goes on."""
+        await asyncio.gather(*(batcher.close() for batcher in list(self._batchers.values())))
+        await self.outcomes.close()
+
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""
         return self._contention.setdefault(ref, Contention())

@@ -428,3 +428,21 @@ async def test_two_clients_by_signal_while_runs_change(serve: Serve) -> None:
         )  # fmt: skip
         snapshot = await served.client.agent("Bare", "a").get_state()
         assert (len(snapshot.value), snapshot.version) == (200, 201)
+
+
+async def test_closing_a_client_ends_what_waits(serve: Serve) -> None:
+    """Callers of a closed client are told at once, and nothing is left running."""
+    async with serve(Counter) as served:
+        queue = served.task_queue
+    client = await AgentClient.connect(served.address, task_queue=queue)
+    waiting = asyncio.create_task(client.agent("Counter", uuid4().hex).set_state(COUNTER))
+    await asyncio.sleep(0)
+
+    async def is_sent() -> None:
+        assert client.channel._batchers
+
+    await assert_eventually(is_sent)
+    await client.close()
+
+    with pytest.raises(CallTimeoutError, match="closed"):
+        await asyncio.wait_for(waiting, 5)
