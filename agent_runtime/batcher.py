@@ -156,7 +156,7 @@ class AgentBatcher:
     async def _drain(self) -> None:
         batch: list[tuple[bytes, asyncio.Future[Outcome]]] = []
         try:
-            while (batch := self._take()) and not self._is_closed:
+            while not self._is_closed and (batch := self._take()):
                 await self._deliver(batch)
                 # Let those just answered go first: what they ask next comes along at once, in one
                 # batch with what has waited, not in a batch of its own behind it.
