@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent_runtime.commands.worker import READY
+from agent_runtime.commands.serving import READY
 from agent_runtime.errors import ConfigurationError
 
 _FIRST_PAUSE_SECONDS = 0.2

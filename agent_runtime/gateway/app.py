@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Scope
 from starlette.websockets import WebSocket
 
@@ -23,8 +23,12 @@ logger = logging.getLogger("agent_runtime")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def build_app(gateway: Gateway) -> Starlette:
-    """Return the application that serves the gateway's agents."""
+def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """Return the application that serves the gateway's agents.
+
+    Args:
+        routes: What else it serves; tried before the agents' own.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -64,6 +68,7 @@ def build_app(gateway: Gateway) -> Starlette:
 
     return Starlette(
         routes=[
+            *routes,
             WebSocketRoute("/{path:path}", serve_socket),
             Route("/{path:path}", serve_request, methods=_METHODS),
         ],
