@@ -9,7 +9,7 @@ import time
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from agent_runtime.call import (
     COMMIT_ACTIVITY,
@@ -57,7 +57,12 @@ class StateActivities:
         returns the first receipt.
         """
         if self._is_draining and activity.info().is_local:
-            raise ApplicationError("the worker is stopping", type=DRAINING, non_retryable=True)
+            raise ApplicationError(
+                "the worker is stopping",
+                type=DRAINING,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,  # no traceback in the log for it
+            )
         try:
             decoded = decode_batches(batches.payload.data)
             groups = await asyncio.gather(*(self._host.commit_batch(batch) for batch in decoded))

@@ -27,6 +27,7 @@ from agent_runtime.call import ROLLING_OVER
 from agent_runtime.deadlines import Deadlines
 from agent_runtime.errors import (
     AgentRuntimeError,
+    CallTimeoutError,
     ConfigurationError,
     InternalError,
     TemporalUnreachableError,
@@ -132,6 +133,7 @@ class AgentBatcher:
         self._deadlines = deadlines
         self._waiting: deque[tuple[bytes, asyncio.Future[Outcome]]] = deque()
         self._runner: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def submit(self, mutation: bytes) -> asyncio.Future[Outcome]:
         """Queue an encoded mutation; cancelling the future takes back only this caller."""
@@ -142,14 +144,33 @@ class AgentBatcher:
             self._runner = asyncio.create_task(self._drain())
         return future
 
+    async def close(self) -> None:
+        """Send no more; those who wait are told that it may or may not have happened."""
+        runner = self._runner
+        self._is_closed = True
+        if runner is not None:
+            # The SDK may make an error of its own out of this: the flag ends the loop then.
+            runner.cancel()
+            await asyncio.gather(runner, return_exceptions=True)
+
     async def _drain(self) -> None:
+        batch: list[tuple[bytes, asyncio.Future[Outcome]]] = []
         try:
-            while batch := self._take():
+            while not self._is_closed and (batch := self._take()):
                 await self._deliver(batch)
                 # Let those just answered go first: what they ask next comes along at once, in one
                 # batch with what has waited, not in a batch of its own behind it.
                 await asyncio.sleep(0)
         finally:
+            for _, future in (*batch, *self._waiting):
+                if not future.done():
+                    future.set_exception(
+                        CallTimeoutError(
+                            "the client was closed before an answer came; the mutation may still "
+                            "happen, so repeat it with the same key"
+                        )
+                    )
+            self._waiting.clear()
             self._runner = None
             self._deadlines.close()
             self._on_idle()
@@ -171,7 +192,7 @@ class AgentBatcher:
         batch_id = secrets.token_urlsafe(12)
         mutations = [mutation for mutation, _ in batch]
         pause = _FIRST_PAUSE_SECONDS
-        while any(not future.done() for _, future in batch):
+        while not self._is_closed and any(not future.done() for _, future in batch):
             try:
                 outcomes = await self._send(batch_id, mutations)
                 break

@@ -91,6 +91,11 @@ class Channel:
         self.outcomes = Outcomes(look, pause_seconds=pause_seconds)
         self.running = _RecentlyRunning()
 
+    async def close(self) -> None:
+        """Send and look no more; what is under way at the server goes on."""
+        await asyncio.gather(*(batcher.close() for batcher in list(self._batchers.values())))
+        await self.outcomes.close()
+
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""
         return self._contention.setdefault(ref, Contention())
@@ -179,6 +184,24 @@ class Channel:
         self._batchers.pop(ref, None)
         if self.contention(ref).is_over:
             del self._contention[ref]
+
+    async def wake(self, ref: AgentRef) -> None:
+        """Start the agent's entity if it does not run; nothing is stored.
+
+        Raises:
+            TemporalUnreachableError: Temporal did not answer.
+        """
+        try:
+            await self.temporal.start_workflow(
+                ENTITY_WORKFLOW,
+                self.entity_run(ref),
+                id=workflow_id(self.task_queue, ref),
+                task_queue=self.task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                task_timeout=TASK_TIMEOUT,
+            )
+        except RPCError as error:
+            raise unreachable(error) from error
 
     def start_operation(self, ref: AgentRef) -> WithStartWorkflowOperation[Any, Any]:
         """Return how to start the agent's entity if it does not run."""

@@ -105,7 +105,8 @@ class AgentClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close what `connect` opened; calls under way go on at the server."""
+        """End what waits here, and close what `connect` opened; at the server calls go on."""
+        await self.channel.close()
         if self._owned is not None:
             await self._owned.close()
 

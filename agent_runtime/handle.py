@@ -207,6 +207,6 @@ class AgentHandle:
         answer = await self._channel.query(self.ref, request)
         if answer is None:
             # Asleep for longer than Temporal remembers its entity, which says nothing of its state.
-            await self._mutate(MutationKind.INIT, None, None, None)
+            await self._channel.wake(self.ref)
             answer = await self._channel.query(self.ref, request)
         return answer

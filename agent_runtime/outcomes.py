@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.errors import AgentRuntimeError, CallTimeoutError
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
 
@@ -56,6 +56,13 @@ class Outcomes:
         for future in self._waiting.get((ref, key), ()):
             if not future.done():
                 future.set_result(outcome)
+
+    async def close(self) -> None:
+        """Look no more; those who wait are told that the call goes on without them."""
+        self._fail(CallTimeoutError("the client was closed; the call goes on, ask with its key"))
+        if self._looker is not None:
+            self._looker.cancel()
+            await asyncio.gather(self._looker, return_exceptions=True)
 
     async def _look_around(self, look: Look) -> None:
         while self._waiting:

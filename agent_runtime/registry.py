@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import PydanticUserError
 
@@ -193,14 +193,22 @@ class AgentRegistry:
 
 def state_type_of(agent_class: AgentClass) -> Any:
     """Return the type in `Agent[...]` of the class or the nearest base, None for any JSON."""
-    for base in agent_class.__mro__:
-        for generic in getattr(base, "__orig_bases__", ()):
-            origin = get_origin(generic)
-            if isinstance(origin, type) and issubclass(origin, Agent):
-                (argument,) = get_args(generic)[:1] or (None,)
-                if argument is None or argument is Any or hasattr(argument, "__bound__"):
-                    return None
-                return argument
+    argument = _state_argument(agent_class)
+    return None if argument is Any or isinstance(argument, TypeVar) else argument
+
+
+def _state_argument(agent_class: type) -> Any:
+    for base in agent_class.__dict__.get("__orig_bases__", agent_class.__bases__):
+        origin = get_origin(base) or base
+        if not (isinstance(origin, type) and issubclass(origin, Agent)):
+            continue
+        arguments = get_args(base)
+        if origin is Agent:
+            return arguments[0] if arguments else None
+        inner = _state_argument(origin)
+        if isinstance(inner, TypeVar) and arguments:
+            return arguments[origin.__parameters__.index(inner)]  # type: ignore[attr-defined]
+        return inner
     return None
 
 
@@ -239,7 +247,7 @@ def _import(place: str) -> ModuleType:
             folder = str(path.resolve().parent)
             if folder not in sys.path:
                 sys.path.insert(0, folder)
-            name = path.stem
+            name = _module_name(path)
             spec = importlib.util.spec_from_file_location(name, path.resolve())
             if spec is None or spec.loader is None:
                 raise ConfigurationError(f"{place} is not a Python module")
@@ -261,3 +269,11 @@ def _import(place: str) -> ModuleType:
             f"{place} cannot be imported: {type(error).__name__}: {error} "
             f"({frame.filename}, line {frame.lineno})"
         ) from error
+
+
+def _module_name(path: Path) -> str:
+    """Return the name that a file is imported under; never that of another module."""
+    present = sys.modules.get(path.stem)
+    file = getattr(present, "__file__", None)
+    is_taken = present is not None and (file is None or Path(file).resolve() != path.resolve())
+    return f"{path.stem}_{abs(hash(str(path.resolve()))):x}" if is_taken else path.stem

@@ -42,7 +42,7 @@ logger = logging.getLogger("agent_runtime")
 
 DEFAULT_GRACE = timedelta(seconds=5)
 STICKY_TIMEOUT = timedelta(seconds=1)
-HEARTBEAT_THROTTLE = timedelta(seconds=2.5)
+HEARTBEAT_THROTTLE = timedelta(seconds=1.5)
 _READ_SECONDS = 1.5
 _SWEEP_SECONDS = 10.0
 _STALE_SECONDS = 5.0
@@ -85,6 +85,8 @@ class AgentRuntime:
                 max_cached_workflows=max_cached_agents,
                 sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
                 graceful_shutdown_timeout=grace,
+                # A stopping worker must not be handed what it has just passed on to others.
+                disable_eager_activity_execution=True,
             ),
             Worker(
                 client.temporal,
@@ -185,6 +187,7 @@ class AgentRuntime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._owned_storage is not None:
+            await self.client.close()
             await self._owned_storage.close()
 
     def _begin(self) -> None:

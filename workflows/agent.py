@@ -28,7 +28,7 @@ from agent_runtime.call import (
 from agent_runtime.direct_read import read_directly
 
 LOCAL_TIMEOUT = timedelta(seconds=1)
-COMMIT_TIMEOUT = timedelta(seconds=5)
+COMMIT_TIMEOUT = timedelta(seconds=3)
 COMMIT_RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2,

@@ -12,7 +12,7 @@ from agent_runtime.identity import AgentRef
 
 # A worker that died is noticed by the missing heartbeat; handlers have timeouts of their own.
 RUN_TIMEOUT = timedelta(days=365)
-HEARTBEAT_TIMEOUT = timedelta(seconds=8)
+HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2,

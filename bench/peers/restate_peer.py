@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -62,10 +63,11 @@ async def main() -> None:
 
             await serve_lines(call)
     finally:
+        # With all their children (npm's `restate-server` only starts the program), and at once: the
+        # service would wait for its connections to end, and nothing here is worth keeping.
         for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(10)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _launch(
@@ -75,8 +77,14 @@ def _launch(
     service = [sys.executable, script, str(FOLDER), str(port)]
     with (FOLDER / "restate.log").open("wb") as log:
         return (
-            subprocess.Popen([binary, "--no-logo"], env=environment, stdout=log, stderr=log),
-            subprocess.Popen(service, stdout=log, stderr=log),
+            subprocess.Popen(
+                [binary, "--no-logo"],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            ),
+            subprocess.Popen(service, stdout=log, stderr=log, start_new_session=True),
         )
 
 

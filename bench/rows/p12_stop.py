@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from itertools import pairwise
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, TimeoutType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
 
 from agent_runtime.client import AgentClient
 from agent_runtime.identity import agent_ref, workflow_id
@@ -90,7 +92,13 @@ async def run(bench: Bench) -> list[Figure]:
             at_most=0,
             evidence=f"of {len(load.latencies):,}; worst call {number(load.worst)} s",
         ),
-        Figure("SIGTERM, workflow tasks timed out or failed", timed_out, "tasks", at_most=0),
+        Figure(
+            "SIGTERM, workflow tasks timed out or failed",
+            timed_out.total(),
+            "tasks",
+            at_most=0,
+            evidence=", ".join(f"{count} x {kind}" for kind, count in timed_out.items()),
+        ),
     ]
 
 
@@ -101,8 +109,8 @@ async def _stop_seconds(worker: ChildProcess) -> float:
     return time.perf_counter() - start
 
 
-async def _timed_out(client: AgentClient, agents: tuple[str, ...]) -> int:
-    count = 0
+async def _timed_out(client: AgentClient, agents: tuple[str, ...]) -> Counter[str]:
+    kinds: Counter[str] = Counter()
     for agent in agents:
         identity = workflow_id(client.task_queue, agent_ref("Counter", agent))
         run_id: str | None = None
@@ -112,11 +120,20 @@ async def _timed_out(client: AgentClient, agents: tuple[str, ...]) -> int:
             next_run = ""
             handle = client.temporal.get_workflow_handle(identity, run_id=run_id)
             async for event in handle.fetch_history_events():
-                count += event.event_type in _TIMED_OUT
+                if event.event_type in _TIMED_OUT:
+                    kinds[_kind(event)] += 1
                 attributes = event.workflow_execution_continued_as_new_event_attributes
                 next_run = attributes.new_execution_run_id or next_run
             run_id = next_run
-    return count
+    return kinds
+
+
+def _kind(event: HistoryEvent) -> str:
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+        cause = event.workflow_task_failed_event_attributes.cause
+        return WorkflowTaskFailedCause.Name(cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
+    timeout = event.workflow_task_timed_out_event_attributes.timeout_type
+    return TimeoutType.Name(timeout).removeprefix("TIMEOUT_TYPE_")
 
 
 def _first_after(times: list[float], moment: float) -> float:

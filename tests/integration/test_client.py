@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from agent_runtime import AgentClient, Receipt
+from agent_runtime import AgentClient, Receipt, Retention
 from agent_runtime.batcher import MAX_BYTES, MAX_MUTATIONS
 from agent_runtime.call import EntityRun
 from agent_runtime.errors import (
@@ -20,6 +20,7 @@ from agent_runtime.errors import (
     IdempotencyConflictError,
     InvalidRequestError,
     StateRejectedError,
+    StateTooLargeError,
     UnknownAgentClassError,
     VersionConflictError,
 )
@@ -264,6 +265,35 @@ async def test_the_largest_state_is_carried(serve: Serve, drains: bool) -> None:
         assert (snapshot.value, snapshot.version) == ({"blob": "y" * 1_900_000}, 3)
 
 
+@pytest.mark.parametrize("by_signal", [False, True])
+async def test_a_state_of_exactly_the_limit_is_carried(serve: Serve, by_signal: bool) -> None:
+    """Two million bytes pass on every way; one more is refused before it is sent."""
+    async with serve(Bare) as served:
+        agent = served.client.agent("Bare", "a")
+        if by_signal:
+            served.client.channel.contention(agent.ref).note()
+        assert await agent.set_state("x" * 1_999_998) == Receipt(1)
+        with pytest.raises(StateTooLargeError, match="2000001 bytes"):
+            await agent.set_state("x" * 1_999_999)
+        assert (await agent.get_state()).version == 1
+
+
+async def test_old_versions_go_with_the_retention(serve: Serve) -> None:
+    """A runtime keeps the newest values as many as it is told; keys are kept far longer."""
+    async with serve(Bare, retention=Retention(history_count=10)) as served:
+        agent = served.client.agent("Bare", "a")
+        for number in range(30):
+            await agent.set_state({"n": number}, idempotency_key=f"k{number}")
+
+        assert (await agent.get_state(version=25)).value == {"n": 24}
+        with pytest.raises(InvalidRequestError, match="kept no longer"):
+            await agent.get_state(version=3)
+        history = await agent.state_history()
+        assert [entry.version for entry in history] == list(range(30, 0, -1))
+        assert history[-1].value is None
+        assert (await agent.set_state({"n": 2}, idempotency_key="k2")).duplicate
+
+
 async def test_a_client_without_storage_reads_by_query(serve: Serve) -> None:
     """State, history and earlier versions come through the worker, big ones too."""
     async with serve(Counter, has_storage=False) as served:
@@ -398,3 +428,21 @@ async def test_two_clients_by_signal_while_runs_change(serve: Serve) -> None:
         )  # fmt: skip
         snapshot = await served.client.agent("Bare", "a").get_state()
         assert (len(snapshot.value), snapshot.version) == (200, 201)
+
+
+async def test_closing_a_client_ends_what_waits(serve: Serve) -> None:
+    """Callers of a closed client are told at once, and nothing is left running."""
+    async with serve(Counter) as served:
+        queue = served.task_queue
+    client = await AgentClient.connect(served.address, task_queue=queue)
+    waiting = asyncio.create_task(client.agent("Counter", uuid4().hex).set_state(COUNTER))
+    await asyncio.sleep(0)
+
+    async def is_sent() -> None:
+        assert client.channel._batchers
+
+    await assert_eventually(is_sent)
+    await client.close()
+
+    with pytest.raises(CallTimeoutError, match="closed"):
+        await asyncio.wait_for(waiting, 5)

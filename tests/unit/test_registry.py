@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -297,3 +298,46 @@ def test_what_cannot_be_loaded_says_why(folder: Path, target: str, reason: str) 
 
     with pytest.raises(ConfigurationError, match=reason):
         load_agents(place)
+
+
+Other = TypeVar("Other")
+Held = TypeVar("Held")
+
+
+class TwoTypes(Agent[dict[str, int]], Generic[Other]):
+    """Has a type of its own besides the state's."""
+
+
+class Bound(TwoTypes[str]):
+    """Gives the other type."""
+
+
+class Passing(Agent[Held], Generic[Other, Held]):
+    """Takes the state's type as its second."""
+
+
+class Second(Passing[str, list[int]]):
+    """Gives both."""
+
+
+@pytest.mark.parametrize(
+    ("agent_class", "expected"),
+    [(Bound, dict[str, int]), (Second, list[int]), (TwoTypes, dict[str, int]), (Passing, None)],
+)
+def test_the_state_type_is_found_among_several(
+    agent_class: type[Agent[Any]], expected: object
+) -> None:
+    """Whatever other type parameters a class has, the state's is the one that Agent is given."""
+    assert state_type_of(agent_class) == expected
+
+
+def test_a_file_does_not_take_the_place_of_another_module(tmp_path: Path) -> None:
+    """An agent file may be called like a module of the standard library."""
+    (tmp_path / "json.py").write_text(
+        "from agent_runtime import Agent\n\n\nclass Named(Agent):\n    pass\n"
+    )
+
+    [found] = load_agents(str(tmp_path / "json.py"))
+
+    assert found.__name__ == "Named"
+    assert sys.modules["json"] is json
