@@ -22,7 +22,7 @@ from agent_runtime.state_reader import (
     read_version,
 )
 
-MAX_ARGUMENT_BYTES = 1_900_000
+MAX_ARGUMENT_BYTES = 2_000_000
 """The server takes 2 MiB, with what is around the arguments."""
 
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("agent_runtime")
 
-MAX_RESULT_BYTES = 1_900_000
+MAX_RESULT_BYTES = 2_000_000
 """A workflow that asks takes 2 MiB, with what is around the result."""
 
 

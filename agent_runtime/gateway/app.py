@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Scope
 from starlette.websockets import WebSocket
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.gateway.client_session import ClientSession
 from agent_runtime.gateway.gateway import Gateway
+from agent_runtime.gateway.limits import agent_full, counted
+from agent_runtime.http_message import Response
 
 logger = logging.getLogger("agent_runtime")
 
@@ -39,32 +40,33 @@ def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlett
             await gateway.stop()
 
     async def serve_socket(websocket: WebSocket) -> None:
-        route = gateway.router.match(_raw_path(websocket.scope))
-        if route is None:
-            await websocket.send_denial_response(PlainTextResponse("Not found", 404))
-        elif route.definition is None or route.ref is None:
-            await websocket.send_denial_response(PlainTextResponse("Invalid request", 400))
-        else:
-            await ClientSession(gateway, websocket, route.ref, route.definition).serve()
+        admitted = await gateway.admission.connect(gateway.request_of(websocket))
+        if isinstance(admitted, Response):
+            await websocket.send_denial_response(_http(admitted))
+            return
+        with counted(websocket.scope, admitted.ref) as has_room:
+            if has_room:
+                await ClientSession(gateway, websocket, admitted).serve()
+            else:
+                await websocket.send_denial_response(agent_full())
 
-    async def serve_request(request: HttpRequest) -> Response:
-        route = gateway.router.match(_raw_path(request.scope))
-        if route is None:
-            return PlainTextResponse("Not found", 404)
-        if route.definition is None or route.ref is None:
-            return PlainTextResponse("Invalid request", 400)
-        if not route.definition.handles("request"):
-            return PlainTextResponse("Not implemented", 404)
-        fields = gateway.request_of(request, await request.body()).to_value()
+    async def serve_request(request: HttpRequest) -> HttpResponse:
+        asked = gateway.request_of(request, await request.body())
+        admitted = await gateway.admission.request(asked)
+        if isinstance(admitted, Response):
+            return _http(admitted)
+        if not admitted.definition.handles("request"):
+            return _http(Response("Not implemented", 404), admitted.headers)
         try:
-            agent = gateway.client.agent(*route.ref)
+            agent = gateway.client.agent(*admitted.ref)
+            fields = admitted.request.to_value()
             call = await agent.start_call("on_request", fields, event="request")
             answer = await call.result()
         except AgentRuntimeError as error:
-            logger.error("%s.on_request: %s", route.ref, error)
-            return PlainTextResponse("Internal Server Error", 500)
+            logger.error("%s.on_request: %s", admitted.ref, error)
+            return _http(Response("Internal Server Error", 500), admitted.headers)
         body = base64.b64decode(answer["body"])
-        return Response(body, answer["status"], answer["headers"])
+        return HttpResponse(body, answer["status"], {**answer["headers"], **admitted.headers})
 
     return Starlette(
         routes=[
@@ -76,6 +78,9 @@ def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlett
     )
 
 
-def _raw_path(scope: Scope) -> str:
-    raw = scope.get("raw_path") or str(scope["path"]).encode()
-    return raw.decode("latin-1") if isinstance(raw, bytes) else str(raw)
+def _http(response: Response, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    value = response.to_value()
+    body = base64.b64decode(value["body"])
+    if not body and "content-type" not in {name.lower() for name in response.headers}:
+        del value["headers"]["content-type"]
+    return HttpResponse(body, value["status"], {**value["headers"], **(headers or {})})

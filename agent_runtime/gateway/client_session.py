@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import MutableMapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ from agent_runtime.errors import (
 )
 from agent_runtime.gateway import frames
 from agent_runtime.gateway.access import is_readonly
+from agent_runtime.gateway.admission import Admitted
 from agent_runtime.gateway.client_socket import ClientSocket
 from agent_runtime.handle import AgentHandle
-from agent_runtime.identity import AgentRef, kebab_case
+from agent_runtime.identity import kebab_case
 from agent_runtime.json_value import Json, pack
 from agent_runtime.mutation import Mutation, MutationKind
 from agent_runtime.registry import AgentDefinition
@@ -37,30 +39,29 @@ logger = logging.getLogger("agent_runtime")
 
 SETUP_FAILED = 1011
 _NO_CODE = 1005
-_DROPPED = 1006
+_DROPPED = (1006, "WebSocket disconnected without sending Close frame.")
 
 
 class ClientSession:
     """Serves one WebSocket of one agent."""
 
-    def __init__(
-        self, gateway: Gateway, websocket: WebSocket, ref: AgentRef, definition: AgentDefinition
-    ) -> None:
+    def __init__(self, gateway: Gateway, websocket: WebSocket, admitted: Admitted) -> None:
         self._gateway = gateway
         self._websocket = websocket
-        self._definition = definition
-        self._agent: AgentHandle = gateway.client.agent(*ref)
-        self._request = gateway.request_of(websocket)
+        self._definition: AgentDefinition = admitted.definition
+        self._agent: AgentHandle = gateway.client.agent(*admitted.ref)
+        self._request = admitted.request
         self._tasks: set[asyncio.Task[None]] = set()
-        self._socket = ClientSocket(websocket, ref, self._new_row())
+        self._socket = ClientSocket(websocket, admitted.ref, self._new_row())
 
     async def serve(self) -> None:
         """Serve the client until it leaves, or is sent away."""
         writing: asyncio.Task[None] | None = None
-        end = (_DROPPED, "WebSocket disconnected without sending Close frame.")
+        end = _DROPPED
         try:
             is_set_up = await self._set_up()
             await self._websocket.accept()
+            self._gateway.feed.opened(self._socket)
             writing = asyncio.create_task(self._socket.write())
             if is_set_up:
                 end = await self._read()
@@ -140,9 +141,9 @@ class ClientSession:
             try:
                 message = await self._websocket.receive()
             except (WebSocketDisconnect, RuntimeError):
-                return (_DROPPED, "")
+                return _DROPPED
             if message["type"] == "websocket.disconnect":
-                return (message.get("code") or _NO_CODE, message.get("reason") or "")
+                return _end_of(message)
             data: Message | None = message.get("text")
             if data is None:
                 data = message.get("bytes") or b""
@@ -217,7 +218,7 @@ class ClientSession:
 
     async def _tell_close(self, code: int, reason: str) -> None:
         if self._definition.handles("close") and self._socket.row.agent_id:
-            was_clean = code != _DROPPED
+            was_clean = code != _DROPPED[0]
             args: list[Json] = [asdict(self._socket.row), code, reason, was_clean]
             await self._tell("close", "on_close", args)
 
@@ -228,6 +229,14 @@ def options_streams(definition: AgentDefinition, method: str) -> bool:
         return definition.callable(method).streaming
     except InvalidRequestError:
         return False
+
+
+def _end_of(message: MutableMapping[str, Any]) -> tuple[int, str]:
+    code = message.get("code") or _NO_CODE
+    # The server tells a socket that was dropped from one that was closed by the reason alone.
+    if code in (_NO_CODE, _DROPPED[0]) and message.get("reason") is None:
+        return _DROPPED
+    return (code, message.get("reason") or "")
 
 
 def _reason(error: AgentRuntimeError) -> str:

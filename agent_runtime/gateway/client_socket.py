@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ from agent_runtime.storage.protocol import ConnectionRow
 MAX_WAITING = 1_000
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 COALESCE_FROM = 16
+CROSSING_SECONDS = 10.0
+"""How long a state frame may be on its way to a client that still writes."""
+
 TOO_SLOW = 1013
 """The code that a client is closed with which does not read what it is sent."""
 
@@ -33,18 +37,22 @@ class ClientSocket:
     does not read is closed. It never holds up others.
 
     Args:
-        version: The newest version of the state that it was told.
+        version: The newest version of the state that it was told, or made itself.
+        sent_version: The newest version that it was sent.
+        echo: Sends the state to it after a write of its own (state-and-sync 19.1.4).
     """
 
     websocket: WebSocket
     ref: AgentRef
     row: ConnectionRow
     version: int = 0
-    is_crossed: bool = False
+    sent_version: int = 0
+    echo: asyncio.TimerHandle | None = None
     open_streams: set[str] = field(default_factory=set)
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _bytes: int = 0
     _closing: tuple[int, str] | None = None
+    _may_cross_until: float = 0.0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, message: Message, *, is_state: bool = False) -> None:
@@ -61,6 +69,20 @@ class ClientSocket:
             self._waiting.clear()
             self.close(TOO_SLOW, "too slow")
         self._changed.set()
+
+    def send_state(self, text: str, version: int) -> None:
+        """Queue a state frame."""
+        self.sent_version = version
+        self.expect_crossing(CROSSING_SECONDS)
+        self.send(text, is_state=True)
+
+    def expect_crossing(self, seconds: float) -> None:
+        """For so long, a write of the client may be older than the state it was sent."""
+        self._may_cross_until = time.monotonic() + seconds
+
+    def may_have_crossed(self) -> bool:
+        """Tell whether a write that has just come may be older than the state it was sent."""
+        return time.monotonic() < self._may_cross_until
 
     def close(self, code: int, reason: str) -> None:
         """Close the socket once what is queued has been sent."""

@@ -22,6 +22,11 @@ _POLL_SECONDS = 0.004
 _IDLE_POLL_SECONDS = 0.05
 _PAGE = 500
 _MAX_OWN = 10_000
+_MAX_KNOWN = 10_000
+_ECHO_SECONDS = 0.2
+# A client that comes back sends first what was written meanwhile; a new one has mostly nothing.
+_REOPENED_SECONDS = 2.0
+_OPENED_SECONDS = 0.05
 
 
 class _AgentState:
@@ -41,6 +46,7 @@ class ChangeFeed:
         self._sockets: dict[AgentRef, dict[str, ClientSocket]] = defaultdict(dict)
         self._states: dict[AgentRef, _AgentState] = {}
         self._own: OrderedDict[str, tuple[str, bool]] = OrderedDict()
+        self._known: OrderedDict[tuple[AgentRef, str], None] = OrderedDict()
         self._reading = asyncio.Lock()
 
     async def start(self) -> None:
@@ -73,6 +79,8 @@ class ChangeFeed:
 
     def remove(self, socket: ClientSocket) -> None:
         """Tell a socket no more."""
+        if socket.echo is not None:
+            socket.echo.cancel()
         sockets = self._sockets.get(socket.ref, {})
         sockets.pop(socket.row.socket, None)
         if not sockets:
@@ -83,14 +91,26 @@ class ChangeFeed:
         """Return the socket if it is still told."""
         return self._sockets.get(socket.ref, {}).get(socket.row.socket)
 
+    def opened(self, socket: ClientSocket) -> None:
+        """Note that a client is let in, which may write before it reads what it was greeted with.
+
+        Writes of the time before come first, and only an echo brings the two together then
+        (state-and-sync 19.1.5).
+        """
+        key = (socket.ref, socket.row.connection_id)
+        socket.expect_crossing(_REOPENED_SECONDS if key in self._known else _OPENED_SECONDS)
+        self._known[key] = None
+        self._known.move_to_end(key)
+        while len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
+
     def expect(self, key: str, socket: ClientSocket) -> None:
         """Remember that a mutation is a client's own, which is not echoed to it.
 
         Unless a change of others was on its way to the client when it wrote: only the echo then
         brings the two together (state-and-sync 19.1.4).
         """
-        self._own[key] = (socket.row.socket, socket.is_crossed)
-        socket.is_crossed = False
+        self._own[key] = (socket.row.socket, socket.may_have_crossed())
         while len(self._own) > _MAX_OWN:
             self._own.popitem(last=False)
 
@@ -138,19 +158,33 @@ class ChangeFeed:
 
     async def _tell_state(self, row: FeedRow, sockets: list[ClientSocket]) -> None:
         state = self._states[row.ref]
-        own, is_crossed = self._own.pop(row.key or "", ("", False))
+        own, has_crossed = self._own.pop(row.key or "", ("", False))
         if row.version <= state.version:
             return
         text = await self._advance(state, row)
         for socket in sockets:
-            is_sender = socket.row.socket == own
             if socket.version >= row.version:
                 continue
             socket.version = row.version
-            if not socket.row.has_protocol or (is_sender and not is_crossed):
+            if not socket.row.has_protocol:
                 continue
-            socket.send(text, is_state=True)
-            socket.is_crossed = not is_sender
+            if socket.row.socket != own:
+                socket.send_state(text, row.version)
+            elif has_crossed or socket.echo is not None:
+                self._echo_soon(socket)
+
+    def _echo_soon(self, socket: ClientSocket) -> None:
+        # Not at once: while its user types, each echo would show what was typed a moment before.
+        if socket.echo is not None:
+            socket.echo.cancel()
+        loop = asyncio.get_running_loop()
+        socket.echo = loop.call_later(_ECHO_SECONDS, self._echo, socket)
+
+    def _echo(self, socket: ClientSocket) -> None:
+        socket.echo = None
+        state = self._states.get(socket.ref)
+        if state is not None and socket.sent_version < socket.version:
+            socket.send_state(state_frame(state.value), state.version)
 
     async def _advance(self, state: _AgentState, row: FeedRow) -> str:
         follows = row.version == state.version + 1

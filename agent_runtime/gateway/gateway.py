@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Mapping
 
 from starlette.requests import HTTPConnection
 
 from agent_runtime.client import AgentClient
 from agent_runtime.errors import ConfigurationError
+from agent_runtime.gateway.admission import Admission, Before, Resolve
 from agent_runtime.gateway.feed import ChangeFeed
-from agent_runtime.gateway.routing import Router
 from agent_runtime.http_message import Request
 from agent_runtime.identity import AgentRef
 from agent_runtime.registry import AgentRegistry
@@ -25,13 +26,26 @@ class Gateway:
         client: Must reach the storage, where the change feed is.
         registry: The agent classes; only their hooks and methods are looked at, none is run here.
         prefix: First path segments of agents' URLs.
+        cors: Let pages of other origins send requests: True, or the headers that say so.
+        resolve: Picks the agent of a request by a rule of your own, such as a session's user; where
+            it returns None the URL decides. Clients then use `basePath`.
+        before_connect: Sees each upgrade before its agent does; may answer or replace it.
+        before_request: Sees each other request before its agent does; may answer or replace it.
 
     Raises:
         ConfigurationError: The client has no storage.
     """
 
     def __init__(
-        self, client: AgentClient, registry: AgentRegistry, *, prefix: str = "agents"
+        self,
+        client: AgentClient,
+        registry: AgentRegistry,
+        *,
+        prefix: str = "agents",
+        cors: bool | Mapping[str, str] = False,
+        resolve: Resolve | None = None,
+        before_connect: Before | None = None,
+        before_request: Before | None = None,
     ) -> None:
         storage = client.channel.storage
         if storage is None:
@@ -40,7 +54,15 @@ class Gateway:
         self.client = client
         self.registry = registry
         self.storage: Storage = storage
-        self.router = Router(registry, prefix)
+        self.first_segment = prefix.strip("/").partition("/")[0]
+        self.admission = Admission(
+            registry,
+            prefix=prefix,
+            cors=cors,
+            resolve=resolve,
+            before_connect=before_connect,
+            before_request=before_request,
+        )
         self.feed = ChangeFeed(storage)
         self._following: asyncio.Task[None] | None = None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_runtime.gateway.problems import RETRY_AFTER_SECONDS, problem
@@ -17,6 +19,10 @@ TOO_BIG = 1009
 
 TOO_FAST = 1008
 """The code that a client is closed with which sends too many frames; stock clients stay away."""
+
+
+_LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+_GUARD = "agent_runtime.limit_guard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +62,11 @@ class TokenBucket:
 
 
 class LimitGuard:
-    """Keeps clients within limits.
+    """Keeps clients within limits."""
 
-    Args:
-        agent_of: Returns the agent of a path that is not decoded, None if it is none's.
-    """
-
-    def __init__(
-        self, app: ASGIApp, limits: Limits, agent_of: Callable[[str], AgentRef | None]
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
         self._limits = limits
-        self._agent_of = agent_of
         self._per_agent: Counter[AgentRef] = Counter()
         self.connections = 0
 
@@ -80,31 +79,31 @@ class LimitGuard:
         else:
             await self._app(scope, receive, send)
 
+    @contextmanager
+    def count(self, ref: AgentRef) -> Iterator[bool]:
+        """Count a connection of an agent; gives False if the agent has as many as it may."""
+        if self._per_agent[ref] >= self._limits.max_connections_per_agent:
+            yield False
+            return
+        self._per_agent[ref] += 1
+        try:
+            yield True
+        finally:
+            self._per_agent[ref] -= 1
+            if not self._per_agent[ref]:
+                del self._per_agent[ref]
+
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raw = scope.get("raw_path") or str(scope["path"]).encode()
-        ref = self._agent_of(raw.decode("latin-1"))
-        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         if self.connections >= self._limits.max_connections:
             text = "this gateway has as many connections as it may"
-            await problem(503, "GatewayFull", text, headers=headers)(scope, receive, send)
-        elif ref is not None and self._per_agent[ref] >= self._limits.max_connections_per_agent:
-            text = "this agent has as many connections as it may"
-            await problem(429, "AgentFull", text, headers=headers)(scope, receive, send)
-        else:
-            await self._count(ref, _MeteredSocket(self._limits, receive, send), scope)
-
-    async def _count(self, ref: AgentRef | None, socket: _MeteredSocket, scope: Scope) -> None:
+            await problem(503, "GatewayFull", text, headers=_LATER)(scope, receive, send)
+            return
         self.connections += 1
-        if ref is not None:
-            self._per_agent[ref] += 1
         try:
-            await self._app(scope, socket.receive, socket.send)
+            socket = _MeteredSocket(self._limits, receive, send)
+            await self._app({**scope, _GUARD: self}, socket.receive, socket.send)
         finally:
             self.connections -= 1
-            if ref is not None:
-                self._per_agent[ref] -= 1
-                if not self._per_agent[ref]:
-                    del self._per_agent[ref]
 
     async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self._limits.max_body_bytes
@@ -128,6 +127,18 @@ class LimitGuard:
             return waiting.pop() if waiting else await receive()
 
         await self._app(scope, replay, send)
+
+
+def counted(scope: Scope, ref: AgentRef) -> AbstractContextManager[bool]:
+    """Count a connection of an agent while it is entered; there is room where nobody guards."""
+    guard: LimitGuard | None = scope.get(_GUARD)
+    return nullcontext(True) if guard is None else guard.count(ref)
+
+
+def agent_full() -> Response:
+    """Return the refusal of an agent that has as many connections as it may."""
+    text = "this agent has as many connections as it may"
+    return problem(429, "AgentFull", text, headers=_LATER)
 
 
 class _MeteredSocket:

@@ -28,11 +28,6 @@ class Router:
         self._prefix = [segment for segment in prefix.split("/") if segment]
         self._by_segment = {kebab_case(one.class_name): one for one in registry}
 
-    @property
-    def first_segment(self) -> str:
-        """The first path segment of agents' URLs; empty if the agent's own is."""
-        return self._prefix[0] if self._prefix else ""
-
     def match(self, raw_path: str) -> Route | None:
         """Return the route of a path that is not decoded; None if it is none of ours.
 

@@ -14,7 +14,6 @@ from agent_runtime.gateway.gateway import Gateway
 from agent_runtime.gateway.http_api import HttpApi
 from agent_runtime.gateway.limits import LimitGuard, Limits
 from agent_runtime.gateway.static_files import StaticFolder
-from agent_runtime.identity import AgentRef
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _READABLE_HEADERS = ("ETag", "Retry-After", "Allow")
@@ -39,15 +38,11 @@ def build_service(
         ConfigurationError: An origin or the folder is none.
     """
 
-    def agent_of(raw_path: str) -> AgentRef | None:
-        route = gateway.router.match(raw_path)
-        return None if route is None else route.ref
-
     app: ASGIApp = build_app(gateway, routes=HttpApi(gateway).routes())
-    app = LimitGuard(app, limits or Limits(), agent_of)
+    app = LimitGuard(app, limits or Limits())
     app = AccessGuard(app, tokens or Tokens(), origins)
     if static_folder is not None:
-        app = StaticFolder(app, static_folder, ("api", gateway.router.first_segment))
+        app = StaticFolder(app, static_folder, ("api", gateway.first_segment))
     if origins:
         app = CORSMiddleware(
             app,

@@ -117,7 +117,7 @@ async def test_w102_a_later_call_may_answer_first(serve: Serve) -> None:
         ("nan", NotSerializableError, "the result of weird is not JSON: nan"),
         ("function", NotSerializableError, "the result of weird is not JSON"),
         ("bytes", NotSerializableError, "bytes has no JSON form"),
-        ("big", HandlerError, "returned 3000002 bytes of JSON, at most 1900000"),
+        ("big", HandlerError, "returned 3000002 bytes of JSON, at most 2000000"),
     ],
 )
 async def test_a_result_that_cannot_travel_is_refused(

@@ -1,0 +1,102 @@
+"""A served gateway, and the real JavaScript client to drive it with."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agent_runtime.http_message import Request
+from agent_runtime.identity import AgentRef
+from agent_runtime.runtime import AgentRuntime
+from agent_runtime.temporal_server import TemporalServer
+from tests.e2e.agents import AGENTS
+from tests.support.gateway_server import GatewayServer
+
+DRIVER = Path(__file__).parent / "driver"
+
+
+def custom_route(request: Request) -> AgentRef | None:
+    """The application's own rules of the recordings, beside those of the router."""
+    path = request.path.split("/")
+    if path[1] == "custom-counter":
+        return AgentRef("CounterAgent", path[2])
+    if path[1] == "by-query":
+        return AgentRef("CounterAgent", f"chosen-{request.query['who'][0]}")
+    return AgentRef("CounterAgent", "auth-user") if path[1] == "user" else None
+
+
+@pytest.fixture(scope="session")
+async def gateway(
+    temporal: TemporalServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[GatewayServer]:
+    """All agents of the recordings, served to clients."""
+    async with (
+        await AgentRuntime.start(
+            AGENTS,
+            data_dir=tmp_path_factory.mktemp("e2e") / "data",
+            address=temporal.address,
+            task_queue=f"e2e-{uuid4().hex[:12]}",
+        ) as runtime,
+        GatewayServer(runtime.client, AGENTS, cors=True, resolve=custom_route) as server,
+    ):
+        yield server
+
+
+class Driver:
+    """Runs scripts with the real client, from npm, on Node."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+
+    async def run(self, script: str, *arguments: str) -> str:
+        """Run a script of `driver/` to its end and return what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            self._node,
+            script,
+            *arguments,
+            cwd=DRIVER,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode == 0, errors.decode()[-3000:]
+        return output.decode()
+
+    async def record(self, scenario: str, host: str, folder: Path) -> list[dict[str, Any]]:
+        """Play a scenario and return its record."""
+        await self.run("record.mjs", "--host", host, "--out", str(folder), scenario)
+        return read_record(folder / f"{scenario}.jsonl")
+
+
+def read_record(path: Path) -> list[dict[str, Any]]:
+    """Read a record, one entry per line."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="session")
+async def driver() -> Driver:
+    """The driver, with its packages installed beside it on first use."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("the JavaScript client needs Node")
+    wanted = hashlib.sha256((DRIVER / "package.json").read_bytes()).hexdigest()
+    stamp = DRIVER / "node_modules" / ".installed"
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        options = ["--legacy-peer-deps", "--no-package-lock", "--ignore-scripts", "--no-audit"]
+        process = await asyncio.create_subprocess_exec(npm, "install", *options, cwd=DRIVER)
+        assert await process.wait() == 0, "npm install failed"
+        stamp.write_text(wanted)
+    return Driver(node)

@@ -1,0 +1,76 @@
+"""A gateway that serves clients on a port of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from agent_runtime.client import AgentClient
+from agent_runtime.gateway.app import build_app
+from agent_runtime.gateway.gateway import Gateway
+from agent_runtime.registry import AgentClass, AgentRegistry
+from tests.support.eventually import assert_eventually
+
+
+class GatewayServer:
+    """Serves agents' clients while it is entered.
+
+    Args:
+        port: To come back to the same address; a free one if not given.
+        options: Of `Gateway`.
+    """
+
+    def __init__(
+        self, client: AgentClient, agents: Iterable[AgentClass], *, port: int = 0, **options: Any
+    ) -> None:
+        self.gateway = Gateway(client, AgentRegistry(agents), **options)
+        self.port = port or free_port()
+        config = uvicorn.Config(
+            build_app(self.gateway),
+            host="127.0.0.1",
+            port=self.port,
+            ws="websockets-sansio",
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def host(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> GatewayServer:
+        """Start, and wait until clients are let in."""
+        self._serving = asyncio.create_task(self._server.serve())
+
+        async def started() -> None:
+            assert self._server.started
+
+        await assert_eventually(started)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and send away the clients that are there."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
