@@ -26,11 +26,11 @@ $(VENV)/bin/python:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[local]'
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[local,gateway]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable '.[local]'
+	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable '.[local,gateway]'
 	@touch $@
 
 demo: $(VENV)/.runtime

@@ -79,7 +79,7 @@ class Channel:
         self.storage = storage
         self.task_queue = task_queue
         self.timeout = timeout
-        self._entity = entity
+        self.entity = entity
         self._batchers: dict[AgentRef, AgentBatcher] = {}
         self._contention: dict[AgentRef, Contention] = {}
         self._keys = KeyMaker()
@@ -216,7 +216,7 @@ class Channel:
 
     def entity_run(self, ref: AgentRef) -> EntityRun:
         """Return what a new run of an agent's entity is given."""
-        limits = self._entity
+        limits = self.entity
         return EntityRun(
             ref.class_name,
             ref.name,

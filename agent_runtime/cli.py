@@ -13,6 +13,7 @@ import typer
 
 from agent_runtime.commands import agents, state
 from agent_runtime.commands.dev import dev
+from agent_runtime.commands.gateway import gateway
 from agent_runtime.commands.output import ExitCode, exit_code, print_failure
 from agent_runtime.commands.worker import worker
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command("dev")(dev)
 app.command("worker")(worker)
+app.command("gateway")(gateway)
 app.add_typer(state.app, name="state")
 app.add_typer(agents.app, name="agents")
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_runtime.call import DEFAULT_TASK_QUEUE, EntityRun
@@ -121,6 +121,47 @@ class Settings(BaseSettings):
         gt=0,
         le=_CENTURY_SECONDS,
         description="How long the change feed and answers of one-way batches are kept.",
+    )
+    gateway_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address that the gateway listens on; others than loopback need tokens.",
+    )
+    gateway_port: int = Field(
+        8787, ge=0, le=65_535, description="Port of the gateway; 0 takes a free one."
+    )
+    gateway_token_file: Path | None = Field(
+        None,
+        description="File with the gateway's tokens, a line each: full TOKEN or readonly TOKEN.",
+    )
+    gateway_tokens: SecretStr | None = Field(
+        None, description="Tokens that may do everything, separated by commas."
+    )
+    gateway_readonly_tokens: SecretStr | None = Field(
+        None, description="Tokens that may only read, separated by commas."
+    )
+    gateway_origins: str | None = Field(
+        None,
+        description="Origins of web pages that may use the gateway, separated by commas; * is all.",
+    )
+    gateway_max_frame_bytes: int = Field(
+        2_200_000, ge=1_024, description="Longest frame of a client; a longer one closes with 1009."
+    )
+    gateway_max_body_bytes: int = Field(
+        2_200_000, ge=1_024, description="Longest body of an HTTP request; a longer one gets 413."
+    )
+    gateway_frames_per_second: float = Field(
+        200.0,
+        gt=0,
+        le=1_000_000,
+        description="Frames of one connection; twice as many at once after a pause, more close it "
+        "with 1008.",
+    )
+    gateway_max_connections_per_agent: int = Field(
+        1_000, ge=1, description="Open WebSockets of one agent in one gateway; more get 429."
+    )
+    gateway_max_connections: int = Field(
+        10_000, ge=1, description="Open WebSockets of one gateway; more get 503."
     )
     log_level: LogLevel = Field("info", description="debug, info, warning or error.")
     log_format: LogFormat = Field("text", description="text for people, json for machines.")

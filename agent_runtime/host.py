@@ -15,6 +15,7 @@ import orjson
 from agent_runtime.agent import Agent
 from agent_runtime.commit import Committed, Committer
 from agent_runtime.decision import CommitRequest
+from agent_runtime.direct_channel import DirectChannel
 from agent_runtime.errors import (
     AUTHOR_ERRORS,
     AgentRuntimeError,
@@ -24,7 +25,8 @@ from agent_runtime.errors import (
     describe,
     text_of,
 )
-from agent_runtime.identity import AgentRef
+from agent_runtime.handle import AgentHandle
+from agent_runtime.identity import AgentRef, agent_ref
 from agent_runtime.invocation import Invocation, current_invocation, run_within
 from agent_runtime.json_value import Json
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome
@@ -111,21 +113,20 @@ class AgentHost:
         self.outcomes = Outcomes(None)
         self.runners: dict[AgentRef, Runner] = {}
         self._on_inbox = on_inbox
-        self._client: AgentClient | None = None
+        self._channel: DirectChannel | None = None
         self._committer = Committer(storage, on_commit=self._committed, retention=retention)
         self._instances: OrderedDict[AgentRef, _Instance] = OrderedDict()
 
-    @property
-    def client(self) -> AgentClient:
-        """How handlers reach other agents."""
-        if self._client is None:
-            raise InternalError("this process has no connection to other agents")
-        return self._client
-
     def connect(self, client: AgentClient) -> None:
         """Let handlers reach other agents through `client`, and tell it of calls that end here."""
-        self._client = client
+        self._channel = DirectChannel(client.channel, self.commit_batch)
         self.outcomes = client.channel.outcomes
+
+    def agent(self, class_name: str, name: str) -> AgentHandle:
+        """Return another agent, as handlers reach it."""
+        if self._channel is None:
+            raise InternalError("this process has no connection to other agents")
+        return AgentHandle(self._channel, agent_ref(class_name, name))
 
     async def commit_batch(self, batch: AgentBatch) -> list[Outcome]:
         """Commit mutations that came from outside; one outcome each.

@@ -41,7 +41,7 @@ from agent_runtime.storage.protocol import (
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
-    from agent_runtime.client import AgentClient
+    from agent_runtime.handle import AgentHandle
     from agent_runtime.mutation import Outcome
 
 T = TypeVar("T")
@@ -66,9 +66,8 @@ class InvocationHost(Protocol):
     def storage(self) -> Storage:
         """Where effects are noted."""
 
-    @property
-    def client(self) -> AgentClient:
-        """How other agents are reached."""
+    def agent(self, class_name: str, name: str) -> AgentHandle:
+        """Return another agent, as handlers reach it."""
 
     async def commit(
         self,
@@ -247,7 +246,7 @@ class Invocation(Effects, Journal):
 
     def agent(self, class_name: str, name: str) -> RemoteAgent:
         """See `Agent.agent`."""
-        return RemoteAgent(self, self._host.client.agent(class_name, name))
+        return RemoteAgent(self, self._host.agent(class_name, name))
 
     def _take(self) -> int:
         position = self._position

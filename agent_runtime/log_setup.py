@@ -38,5 +38,6 @@ def set_up_logging(level: str, log_format: str) -> None:
         else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # The SDK's own chatter of each poll and task helps nobody below warnings.
-    logging.getLogger("temporalio").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # What the SDK says of each poll and the server of each start helps nobody below warnings.
+    for chatty in ("temporalio", "uvicorn"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))

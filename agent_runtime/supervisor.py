@@ -1,4 +1,4 @@
-"""A worker process that is started again whenever it ends."""
+"""A process of ours that is started again whenever it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent_runtime.commands.worker import READY
+from agent_runtime.commands.serving import READY
 from agent_runtime.errors import ConfigurationError
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -21,21 +21,23 @@ _USAGE_CODE = 2
 Say = Callable[[str], None]
 
 
-class WorkerSupervisor:
-    """A worker process that is started again whenever it ends.
+class ProcessSupervisor:
+    """A process that is started again whenever it ends.
 
-    The pause before a new start doubles from 0.2 s up to 30 s, and is short again once a worker has
-    run for 30 s.
+    The pause before a new start doubles from 0.2 s up to 30 s, and is short again once one has run
+    for 30 s.
 
     Args:
-        command: The worker's command line.
+        name: What it is called, "worker" or "gateway".
+        command: Its command line; prints a line that begins with READY when it serves.
         log: Where its output goes.
         say: Told what happens, and each line of output.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str], log: Path, say: Say
+        self, name: str, command: Sequence[str], environment: dict[str, str], log: Path, say: Say
     ) -> None:
+        self.name = name
         self._command = command
         self._environment = environment
         self._log = log
@@ -47,14 +49,14 @@ class WorkerSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process, while it runs."""
+        """The process, while it runs."""
         return None if self._process is None else self._process.pid
 
     async def run(self) -> None:
-        """Keep a worker running until `stop`.
+        """Keep the process running until `stop`.
 
         Raises:
-            ConfigurationError: The first worker refused what it was given; it has said why.
+            ConfigurationError: The first one refused what it was given; it has said why.
         """
         pause = _FIRST_PAUSE_SECONDS
         while not self._is_stopping:
@@ -63,17 +65,18 @@ class WorkerSupervisor:
             if self._is_stopping:
                 return
             if code == _USAGE_CODE and not self.ready.is_set():
-                raise ConfigurationError("the worker cannot start; its message is above")
+                raise ConfigurationError(f"the {self.name} cannot start; its message is above")
             if time.monotonic() - started > _SOUND_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
             self._say(
-                f"the worker {_ending(code)}; starting it again in {pause:g} s (log {self._log})"
+                f"the {self.name} {_ending(code)}; starting it again in {pause:g} s "
+                f"(log {self._log})"
             )
             await asyncio.sleep(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     async def stop(self) -> None:
-        """End the worker in order; kill it if it takes too long."""
+        """End the process in order; kill it if it takes too long."""
         self._is_stopping = True
         process = self._process
         if process is None:
@@ -88,7 +91,7 @@ class WorkerSupervisor:
             await process.wait()
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """End the process at once."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -119,9 +122,9 @@ class WorkerSupervisor:
         if line.startswith(f"{READY} "):
             self.ready_line = line
             self.ready.set()
-            self._say(f"worker {self.pid} is ready")
+            self._say(f"{self.name} {self.pid} is ready")
         else:
-            self._say(f"worker | {line}")
+            self._say(f"{self.name} | {line}")
 
 
 def _ending(code: int) -> str:

@@ -23,10 +23,16 @@ def dev(
     ui_port: Annotated[
         int, typer.Option(help="Port of Temporal's web page; 0 takes a free one.")
     ] = 8233,
+    gateway_port: Annotated[
+        int | None,
+        typer.Option(
+            "--gateway-port", help="The gateway's; 0 takes a free one [AGENT_RUNTIME_GATEWAY_PORT]."
+        ),
+    ] = None,
     data_dir: options.DataDir = None,
     task_queue: options.TaskQueue = None,
 ) -> None:
-    """Start Temporal and a worker for MODULE...; restarts what crashes, until Ctrl-C."""
+    """Start Temporal, a worker and a gateway for MODULE...; restarts what crashes, until Ctrl-C."""
     from agent_runtime.dev import DevSession
     from agent_runtime.dev_lock import locked
 
@@ -34,7 +40,13 @@ def dev(
     directory = settings.data_dir.absolute()
     with locked(directory):
         session = DevSession(
-            modules, directory, settings.task_queue, port=port, ui_port=ui_port, say=_say
+            modules,
+            directory,
+            settings.task_queue,
+            port=port,
+            ui_port=ui_port,
+            gateway_port=settings.gateway_port if gateway_port is None else gateway_port,
+            say=_say,
         )
         asyncio.run(_run(session))
 

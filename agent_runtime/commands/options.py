@@ -45,3 +45,6 @@ Modules = Annotated[
         help="Files or dotted modules with agents; either with :Class for one of them.",
     ),
 ]
+Tethered = Annotated[
+    bool, typer.Option("--tethered", help="Stop when stdin closes, as `dev` asks for.")
+]

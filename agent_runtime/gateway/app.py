@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.gateway.client_session import ClientSession
 from agent_runtime.gateway.gateway import Gateway
+from agent_runtime.gateway.limits import agent_full, counted
 from agent_runtime.http_message import Response
 
 logger = logging.getLogger("agent_runtime")
@@ -23,8 +24,12 @@ logger = logging.getLogger("agent_runtime")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def build_app(gateway: Gateway) -> Starlette:
-    """Return the application that serves the gateway's agents."""
+def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """Return the application that serves the gateway's agents.
+
+    Args:
+        routes: What else it serves; tried before the agents' own.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -38,8 +43,12 @@ def build_app(gateway: Gateway) -> Starlette:
         admitted = await gateway.admission.connect(gateway.request_of(websocket))
         if isinstance(admitted, Response):
             await websocket.send_denial_response(_http(admitted))
-        else:
-            await ClientSession(gateway, websocket, admitted).serve()
+            return
+        with counted(websocket.scope, admitted.ref) as has_room:
+            if has_room:
+                await ClientSession(gateway, websocket, admitted).serve()
+            else:
+                await websocket.send_denial_response(agent_full())
 
     async def serve_request(request: HttpRequest) -> HttpResponse:
         asked = gateway.request_of(request, await request.body())
@@ -61,6 +70,7 @@ def build_app(gateway: Gateway) -> Starlette:
 
     return Starlette(
         routes=[
+            *routes,
             WebSocketRoute("/{path:path}", serve_socket),
             Route("/{path:path}", serve_request, methods=_METHODS),
         ],

@@ -21,6 +21,7 @@ from agent_runtime.errors import (
     UnavailableError,
 )
 from agent_runtime.gateway import frames
+from agent_runtime.gateway.access import is_readonly
 from agent_runtime.gateway.admission import Admitted
 from agent_runtime.gateway.client_socket import ClientSocket
 from agent_runtime.handle import AgentHandle
@@ -84,7 +85,7 @@ class ClientSession:
             self._gateway.id,
             self._request.url,
             pack([connection_id]).decode(),
-            False,
+            is_readonly(self._websocket.scope),
             True,
             time.time_ns() // 1_000_000,
         )
@@ -121,7 +122,7 @@ class ClientSession:
         self._socket.row = replace(
             row,
             tags=pack(answer["tags"]).decode(),
-            is_readonly=answer["is_readonly"],
+            is_readonly=row.is_readonly or answer["is_readonly"],
             has_protocol=answer["has_protocol"],
         )
 

@@ -54,6 +54,7 @@ class Gateway:
         self.client = client
         self.registry = registry
         self.storage: Storage = storage
+        self.first_segment = prefix.strip("/").partition("/")[0]
         self.admission = Admission(
             registry,
             prefix=prefix,

@@ -282,12 +282,13 @@ async def test_a_worker_without_temporal_is_code_3(tmp_path: Path, agents: Path)
     assert_refused(ran, 3, "TemporalUnreachableError")
 
 
-@pytest.mark.parametrize("option", ["--port", "--ui-port"])
+@pytest.mark.parametrize("option", ["--port", "--ui-port", "--gateway-port"])
 async def test_a_used_port_is_code_2(
     tmp_path: Path, agents: Path, used_port: int, option: str
 ) -> None:
     """The message says what to do."""
-    others = {"--port": "0", "--ui-port": "0", option: str(used_port)}
+    free = {"--port": "0", "--ui-port": "0", "--gateway-port": "0"}
+    others = {**free, option: str(used_port)}
 
     ran = await run_program(
         "dev", str(agents), *(part for pair in others.items() for part in pair), cwd=tmp_path

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from agent_runtime.client import AgentClient
@@ -25,6 +26,9 @@ class Notes(Agent):
 """
 
 
+FREE_PORTS = ("--port", "0", "--ui-port", "0", "--gateway-port", "0")
+
+
 class Dev:
     """A running `agent-runtime dev` and what it said of itself."""
 
@@ -33,17 +37,21 @@ class Dev:
         self.folder = folder
         self.port = 0
         self.worker_pid = 0
+        self.gateway = ""
 
     async def read_start(self) -> None:
         """Read on until everything runs."""
         await self.read_worker()
         line = await self.run.line_with("Temporal ")
         self.port = int(line.split()[1].rpartition(":")[2])
+        line = await self.run.line_with("gateway  ")
+        self.gateway = line.split()[1]
         await self.run.line_with("Ctrl-C stops everything")
 
     async def read_worker(self) -> None:
         """Read on until a worker is ready."""
-        line = await self.run.line_with("is ready")
+        while (line := await self.run.line_with("is ready")).split()[0] != "worker":
+            pass  # the gateway is ready too, sooner or later
         self.worker_pid = int(line.split()[1])
 
     def server_pid(self) -> int:
@@ -61,7 +69,7 @@ async def dev(folder: Path) -> AsyncIterator[Dev]:
     """Start it on free ports, with its data in a folder with a space in its name."""
     (folder / "notes.py").write_text(AGENTS)
     data_dir = folder / "my data"
-    arguments = ("--port", "0", "--ui-port", "0", "--data-dir", str(data_dir))
+    arguments = (*FREE_PORTS, "--data-dir", str(data_dir))
     async with running("dev", "notes.py", *arguments, cwd=folder) as run:
         yield Dev(run, data_dir)
 
@@ -88,6 +96,7 @@ async def test_it_says_what_runs_where(tmp_path: Path) -> None:
         "Temporal UI  http://",
         "agents       Notes",
         "task queue   agent-runtime",
+        "gateway      http://127.0.0.1:",
         "worker.log",
     )
     assert [name for name in names if name not in text] == []
@@ -104,6 +113,21 @@ async def test_a_signal_stops_everything_with_0(tmp_path: Path, number: int) -> 
 
     assert (code, is_alive(started.worker_pid)) == (0, False)
     assert is_port_free(started.port)
+
+
+async def test_its_gateway_serves_and_is_brought_back(tmp_path: Path) -> None:
+    """At the same address after it was killed."""
+    async with dev(tmp_path) as started:
+        await started.read_start()
+        async with httpx.AsyncClient(base_url=started.gateway, trust_env=False) as http:
+            put = await http.put("/api/agents/Notes/n/state", json=1)
+            ready = [line.split() for line in started.run.lines if line.endswith("is ready")]
+            os.kill(next(int(words[1]) for words in ready if words[0] == "gateway"), signal.SIGKILL)
+            await started.run.line_with("the gateway was killed by signal 9; starting it again")
+            await started.run.line_with("is ready")
+            got = await http.get("/api/agents/Notes/n/state")
+
+    assert (put.status_code, got.json()) == (200, 1)
 
 
 async def test_a_killed_worker_is_brought_back(tmp_path: Path) -> None:
@@ -169,7 +193,7 @@ async def test_a_second_dev_in_the_directory_is_refused(tmp_path: Path) -> None:
         await started.read_start()
 
         ran = await run_program(
-            *("dev", "notes.py", "--port", "0", "--ui-port", "0"),
+            *("dev", "notes.py", *FREE_PORTS),
             *("--data-dir", str(started.folder)),
             cwd=tmp_path,
         )
@@ -181,7 +205,7 @@ async def test_a_module_that_cannot_be_served_ends_it(tmp_path: Path) -> None:
     """The worker's reason is shown, and the code is that of wrong usage."""
     (tmp_path / "empty.py").write_text("")
 
-    ran = await run_program("dev", "empty.py", "--port", "0", "--ui-port", "0", cwd=tmp_path)
+    ran = await run_program("dev", "empty.py", *FREE_PORTS, cwd=tmp_path)
 
     assert (ran.code, "empty.py has no class derived from Agent" in ran.out) == (2, True)
     assert ran.err.endswith("the worker cannot start; its message is above\n")

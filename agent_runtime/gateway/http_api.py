@@ -1,0 +1,317 @@
+"""State, history and calls of agents over plain HTTP, for those who speak no WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    InternalError,
+    InvalidAgentError,
+    InvalidRequestError,
+    NotSerializableError,
+    StorageError,
+    UnknownAgentClassError,
+)
+from agent_runtime.gateway.access import is_readonly
+from agent_runtime.gateway.gateway import Gateway
+from agent_runtime.gateway.openapi import document
+from agent_runtime.gateway.preconditions import etag, expected_version, idempotency_key, is_known
+from agent_runtime.gateway.problems import STATUS, problem, problem_of
+from agent_runtime.handle import AgentHandle
+from agent_runtime.identity import AgentRef, agent_ref, kebab_case
+from agent_runtime.json_value import Json, from_json, pack
+from agent_runtime.mutation import Receipt
+from agent_runtime.state_reader import MAX_HISTORY
+
+logger = logging.getLogger("agent_runtime")
+
+READING_METHODS = ("GET", "HEAD", "OPTIONS")
+_CHECK_SECONDS = 2.0
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+Params = dict[str, str]
+Handler = Callable[[Request, Params], Awaitable[Response]]
+
+
+class _UnsupportedBody(Exception):
+    """The body is of another kind than JSON."""
+
+
+class HttpApi:
+    """The routes below `/api`, and those that say how the gateway is."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._classes = {one.class_name: one.class_name for one in gateway.registry}
+        for name in list(self._classes):
+            self._classes.setdefault(kebab_case(name), name)
+        state = "/api/agents/{agent}/{name}/state"
+        self.endpoints: dict[str, dict[str, Handler]] = {
+            "/healthz": {"GET": self._health},
+            "/readyz": {"GET": self._readiness},
+            "/openapi.json": {"GET": self._document},
+            "/api/agents": {"GET": self._list_agents},
+            state: {
+                "GET": self._get_state,
+                "PUT": self._put_state,
+                "PATCH": self._patch_state,
+                "DELETE": self._delete_state,
+            },
+            "/api/agents/{agent}/{name}/history": {"GET": self._history},
+            "/api/agents/{agent}/{name}/call/{method}": {"POST": self._call},
+        }
+
+    def routes(self) -> list[Route]:
+        """Return the routes for the application; names are matched and decoded here."""
+        places = ["/healthz", "/readyz", "/openapi.json", "/api", "/api/{path:path}"]
+        methods = [*READING_METHODS, "PUT", "PATCH", "DELETE", "POST", "TRACE"]
+        return [Route(place, self.serve, methods=methods) for place in places]
+
+    async def serve(self, request: Request) -> Response:
+        """Answer a request."""
+        try:
+            return await self._dispatch(request)
+        except AgentRuntimeError as error:
+            if STATUS[type(error).__name__] >= 500:
+                logger.error("%s %s: %s", request.method, request.url.path, error)
+            return problem_of(error)
+        except _UnsupportedBody as error:
+            text = f"the body must be application/json, not {error!s:.80}"
+            return problem(415, "UnsupportedBody", text)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except Exception as error:
+            # The last place where it can be said in the form that clients of the API read.
+            logger.exception("%s %s", request.method, request.url.path)
+            return problem_of(InternalError(str(error)))
+
+    async def _dispatch(self, request: Request) -> Response:
+        segments = _raw_path(request).split("/")
+        for template, handlers in self.endpoints.items():
+            params = _match(template.split("/"), segments)
+            if params is None:
+                continue
+            allowed = [*handlers, *(["HEAD"] if "GET" in handlers else []), "OPTIONS"]
+            headers = {"Allow": ", ".join(allowed)}
+            if request.method == "OPTIONS":
+                return Response(status_code=204, headers=headers)
+            handler = handlers.get("GET" if request.method == "HEAD" else request.method)
+            if handler is None:
+                text = f"{request.method} is not for {template}"
+                return problem(405, "MethodNotAllowed", text, headers=headers)
+            if request.method not in READING_METHODS and is_readonly(request.scope):
+                return problem(403, "ReadonlyToken", "this token may only read")
+            return await handler(request, params)
+        return problem(404, "NoSuchRoute", "there is nothing here; see /openapi.json")
+
+    async def _health(self, request: Request, params: Params) -> Response:
+        return _json({"status": "ok"})
+
+    async def _readiness(self, request: Request, params: Params) -> Response:
+        storage, temporal = await asyncio.gather(self._check_storage(), self._check_temporal())
+        is_ready = storage == temporal == "ok"
+        fields = {"status": "ready" if is_ready else "not ready"}
+        return _json({**fields, "storage": storage, "temporal": temporal}, 200 if is_ready else 503)
+
+    async def _check_storage(self) -> str:
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await self._gateway.storage.read_feed_end()
+        except (TimeoutError, StorageError) as error:
+            logger.warning("not ready: storage: %s", error or "no answer")
+            return "unavailable"
+        return "ok"
+
+    async def _check_temporal(self) -> str:
+        service = self._gateway.client.temporal.service_client
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                is_sound = await service.check_health(timeout=timedelta(seconds=_CHECK_SECONDS))
+        except (TimeoutError, RuntimeError) as error:  # RPCError is a RuntimeError of the SDK
+            logger.warning("not ready: Temporal: %s", error or "no answer")
+            return "unavailable"
+        return "ok" if is_sound else "unavailable"
+
+    async def _document(self, request: Request, params: Params) -> Response:
+        return _json(document())
+
+    async def _list_agents(self, request: Request, params: Params) -> Response:
+        limit = _number(request, "limit", 100, least=1, most=MAX_HISTORY)
+        wanted = request.query_params.get("class")
+        class_name = None if wanted is None else self._class_name(wanted)
+        after = _open_cursor(request.query_params.get("after"))
+        rows = await self._gateway.storage.list_agents(
+            class_name=class_name, after=after, limit=limit + 1
+        )
+        page = rows[:limit]
+        agents = [
+            {
+                "agent": row.ref.class_name,
+                "name": row.ref.name,
+                "version": row.version or 0,
+                "created_at": _time(row.created_at),
+                "updated_at": _time(row.updated_at),
+            }
+            for row in page
+        ]
+        return _json({"agents": agents, "next": _cursor(page[-1].ref) if rows[limit:] else None})
+
+    async def _get_state(self, request: Request, params: Params) -> Response:
+        agent = self._agent(params)
+        headers = {"Cache-Control": "no-cache"}
+        if "version" in request.query_params:
+            version = _number(request, "version", 0)
+            try:
+                snapshot = await agent.get_state(version=version)
+            except InvalidRequestError as error:
+                return problem(404, "NoSuchVersion", error.message, details=error.details_map)
+        else:
+            snapshot = await agent.get_state()
+        headers["ETag"] = etag(snapshot.version)
+        if not snapshot.is_set:
+            return problem(404, "NoState", f"{agent.ref} has no state yet", headers=headers)
+        if is_known(request.headers.get("if-none-match"), snapshot.version):
+            return Response(status_code=304, headers=headers)
+        return Response(pack(snapshot.value), 200, headers, "application/json")
+
+    async def _put_state(self, request: Request, params: Params) -> Response:
+        agent, value = self._agent(params), await _body(request)
+        key, expected = await _conditions(request, agent)
+        return _receipt(
+            await agent.set_state(value, idempotency_key=key, expected_version=expected)
+        )
+
+    async def _patch_state(self, request: Request, params: Params) -> Response:
+        agent, value = self._agent(params), await _body(request)
+        key, expected = await _conditions(request, agent)
+        return _receipt(
+            await agent.merge_state(value, idempotency_key=key, expected_version=expected)
+        )
+
+    async def _delete_state(self, request: Request, params: Params) -> Response:
+        agent = self._agent(params)
+        key, expected = await _conditions(request, agent)
+        return _receipt(await agent.reset_state(idempotency_key=key, expected_version=expected))
+
+    async def _history(self, request: Request, params: Params) -> Response:
+        agent = self._agent(params)
+        limit = _number(request, "limit", 100, least=1, most=MAX_HISTORY)
+        newest = _number(request, "newest", 0) if "newest" in request.query_params else None
+        entries = await agent.state_history(newest=newest, limit=limit)
+        rows = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
+        oldest = entries[-1].version if len(entries) == limit else 1
+        return _json({"history": rows, "next": oldest - 1 if oldest > 1 else None})
+
+    async def _call(self, request: Request, params: Params) -> Response:
+        agent, fields = self._agent(params), await _body(request)
+        is_sound = isinstance(fields, dict) and fields.keys() <= {"args"}
+        args = fields.get("args", []) if is_sound else None
+        if not isinstance(args, list):
+            raise InvalidRequestError('a call is {"args": [...]}, all of them positional')
+        definition = self._gateway.registry.definition(agent.ref.class_name)
+        definition.check_call(params["method"], args)
+        if definition.callable(params["method"]).streaming:
+            raise InvalidRequestError(f"{params['method']} streams; call it over a WebSocket")
+        key = idempotency_key(request.headers.get("idempotency-key"))
+        result = await agent.call(params["method"], *args, idempotency_key=key)
+        return _json({"result": result})
+
+    def _agent(self, params: Params) -> AgentHandle:
+        class_name = self._class_name(params["agent"])
+        return self._gateway.client.agent(*agent_ref(class_name, params["name"]))
+
+    def _class_name(self, segment: str) -> str:
+        try:
+            return self._classes[segment]
+        except KeyError:
+            raise UnknownAgentClassError(f"there is no agent class {segment!r:.120}") from None
+
+
+def _raw_path(request: Request) -> str:
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    return str(raw.decode("latin-1"))
+
+
+def _match(template: list[str], segments: list[str]) -> Params | None:
+    if len(template) != len(segments):
+        return None
+    params: Params = {}
+    for pattern, segment in zip(template, segments, strict=True):
+        if not pattern.startswith("{"):
+            if pattern != segment:
+                return None
+            continue
+        try:
+            params[pattern[1:-1]] = unquote(segment, errors="strict")
+        except UnicodeDecodeError:
+            raise InvalidAgentError(f"{segment:.120} is no percent-encoded UTF-8") from None
+    return params
+
+
+def _json(value: Json, status: int = 200) -> Response:
+    return Response(pack(value), status, media_type="application/json")
+
+
+def _receipt(receipt: Receipt) -> Response:
+    headers = {"ETag": etag(receipt.version)}
+    return Response(pack(asdict(receipt)), 200, headers, "application/json")
+
+
+async def _body(request: Request) -> Json:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if kind.lower() != "application/json":
+        # Merge patches (RFC 7396) remove keys by null, which is a value here: they are others.
+        raise _UnsupportedBody(kind)
+    try:
+        return from_json(await request.body())
+    except NotSerializableError as error:
+        raise InvalidRequestError(f"the body is {error.message}") from None
+
+
+async def _conditions(request: Request, agent: AgentHandle) -> tuple[str | None, int | None]:
+    key = idempotency_key(request.headers.get("idempotency-key"))
+    return key, await expected_version(agent, request.headers.get("if-match"))
+
+
+def _number(
+    request: Request, name: str, default: int, *, least: int = 0, most: int = 10**18
+) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+        raise InvalidRequestError(f"{name} is a number from {least} to {most}, not {text!r:.80}")
+    return int(text)
+
+
+def _cursor(ref: AgentRef) -> str:
+    return base64.urlsafe_b64encode(pack([*ref])).decode().rstrip("=")
+
+
+def _open_cursor(cursor: str | None) -> AgentRef | None:
+    if cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        class_name, name = from_json(text)
+        return agent_ref(class_name, name)
+    except (ValueError, TypeError, NotSerializableError, InvalidAgentError):
+        raise InvalidRequestError("after is the `next` of an answer, unchanged") from None
+
+
+def _time(milliseconds: int) -> str | None:
+    if not milliseconds:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,87 @@
+"""Errors over HTTP: RFC 9457 problem details, one fixed status for each kind of error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from agent_runtime.errors import AgentRuntimeError, HandlerError
+from agent_runtime.json_value import Json, pack
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS: dict[str, int] = {
+    "AgentRuntimeError": 500,
+    "InvalidRequestError": 400,
+    "InvalidAgentError": 400,
+    "UnknownAgentClassError": 404,
+    "UnknownMethodError": 404,
+    "MethodNotCallableError": 404,
+    "NotSerializableError": 400,
+    "StateTooLargeError": 413,
+    "SqlError": 422,
+    "StateRejectedError": 422,
+    "ReadonlyConnectionError": 403,
+    "ConflictError": 409,
+    "VersionConflictError": 412,
+    "IdempotencyConflictError": 422,
+    "HandlerError": 500,
+    "HandlerCancelledError": 409,
+    "HandlerDivergedError": 500,
+    "ExclusiveDeadlockError": 409,
+    "HookLoopError": 500,
+    "AgentStartError": 500,
+    "UnavailableError": 503,
+    "TemporalUnreachableError": 503,
+    "CallTimeoutError": 504,
+    "StorageError": 500,
+    "StorageUnavailableError": 503,
+    "StorageFullError": 507,
+    "StorageReadOnlyError": 500,
+    "StorageCorruptError": 500,
+    "StorageSchemaError": 500,
+    "ConfigurationError": 500,
+    "InternalError": 500,
+}
+"""The status of every error, by its stable type string."""
+
+RETRY_AFTER_SECONDS = 1
+
+
+def problem(
+    status: int,
+    kind: str,
+    detail: str,
+    *,
+    details: Mapping[str, Json] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return an answer that says what went wrong.
+
+    Args:
+        kind: Stable name of the kind of problem; an error's type, or a name of the gateway's own.
+        details: Small facts that a program can act on.
+    """
+    fields: dict[str, Json] = {
+        "type": f"urn:agent-runtime:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if details:
+        fields["details"] = dict(details)
+    return Response(pack(fields), status, headers, MEDIA_TYPE)
+
+
+def problem_of(error: AgentRuntimeError) -> Response:
+    """Return the answer for an error; what only operators may know is not in it."""
+    kind = type(error).__name__
+    status = STATUS[kind]
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status in (503, 507) else {}
+    if status >= 500 and not isinstance(error, HandlerError):
+        # Paths, hosts and what the database said belong in the log.
+        sentence = (type(error).__doc__ or "").strip().split("\n")[0]
+        return problem(status, kind, sentence, headers=headers)
+    return problem(status, kind, error.message, details=error.details_map, headers=headers)

@@ -1,0 +1,161 @@
+"""`agent-runtime gateway`: what it says, how it ends, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from agent_runtime.temporal_server import TemporalServer
+from tests.conftest import Serve
+from tests.support.agents import Bare
+from tests.support.live_gateway import next_frame
+from tests.support.program import Running, run_program, running
+
+AGENTS = """
+from agent_runtime import Agent
+
+
+class Bare(Agent):
+    pass
+"""
+TOKEN = "a-token-that-may-do-everything"
+
+
+@asynccontextmanager
+async def gateway(
+    serve: Serve, folder: Path, *options: str, **variables: str
+) -> AsyncIterator[tuple[Running, dict[str, str]]]:
+    """Run a worker here and the program beside it; yields the run and the facts of its line."""
+    (folder / "agents.py").write_text(AGENTS)
+    async with serve(Bare) as served:
+        place = ("--data-dir", str(served.data_dir), "--address", served.address)
+        queue = ("--task-queue", served.task_queue)
+        arguments = ("gateway", "agents.py", "--port", "0", *place, *queue, *options)
+        async with running(*arguments, cwd=folder, variables=variables) as run:
+            line = await run.line_with("READY ")
+            yield run, dict(word.split("=", 1) for word in shlex.split(line)[1:])
+
+
+async def test_it_serves_and_says_where(serve: Serve, tmp_path: Path) -> None:
+    """State put over HTTP reaches a client's socket."""
+    async with gateway(serve, tmp_path) as (_, facts):
+        url = facts["gateway"]
+        async with (
+            connect(f"{url.replace('http', 'ws')}/agents/bare/a", proxy=None) as socket,
+            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        ):
+            await next_frame(socket, "cf_agent_mcp_servers")
+            put = await http.put("/api/agents/Bare/a/state", json={"n": 1})
+            frame = await next_frame(socket, "cf_agent_state")
+
+    assert (put.status_code, frame["state"], facts["agents"]) == (200, {"n": 1}, "Bare")
+    assert url.startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_with_0(serve: Serve, tmp_path: Path, number: int) -> None:
+    """Clients are told 1012, on which they come back, and nothing is logged as a failure."""
+    async with gateway(serve, tmp_path) as (run, facts):
+        url = facts["gateway"].replace("http", "ws")
+        async with connect(f"{url}/agents/bare/a", proxy=None) as socket:
+            await next_frame(socket, "cf_agent_mcp_servers")
+            code = await run.end(number)
+            with pytest.raises(ConnectionClosed) as end:
+                await socket.recv()
+
+    assert end.value.rcvd is not None
+    assert (code, end.value.rcvd.code) == (0, 1012)
+    assert [line for line in run.lines if "ERROR" in line or "Traceback" in line] == []
+
+
+async def test_its_tokens_come_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    """Without one nothing is told; with one, everything."""
+    (tmp_path / "tokens").write_text(f"full {TOKEN}\n")
+    async with gateway(serve, tmp_path, "--token-file", "tokens", "--host", "0.0.0.0") as (
+        _,
+        facts,
+    ):
+        url = facts["gateway"].replace("0.0.0.0", "127.0.0.1")
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+            without = await http.get("/api/agents")
+            given = await http.get("/api/agents", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert (without.status_code, given.status_code) == (401, 200)
+
+
+async def test_its_tokens_come_from_variables(serve: Serve, tmp_path: Path) -> None:
+    """A token is never in the output."""
+    variables = {"AGENT_RUNTIME_GATEWAY_TOKENS": f"{TOKEN}, {TOKEN}-2"}
+    async with gateway(serve, tmp_path, **variables) as (run, facts):
+        async with httpx.AsyncClient(base_url=facts["gateway"], trust_env=False) as http:
+            headers = {"Authorization": f"Bearer {TOKEN}-2"}
+            given = await http.get("/api/agents", headers=headers)
+            wrong = await http.get("/api/agents?token=" + TOKEN)
+        await run.end()
+
+    assert (given.status_code, wrong.status_code) == (200, 401)
+    assert TOKEN not in "\n".join(run.lines)
+
+
+async def test_an_allowed_origin_and_a_folder(serve: Serve, tmp_path: Path) -> None:
+    """Both options reach what they are for."""
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_text("<p>page")
+    page = "https://page.example"
+    options = ("--allow-origin", page, "--static", "page")
+    async with (
+        gateway(serve, tmp_path, *options) as (_, facts),
+        httpx.AsyncClient(base_url=facts["gateway"], trust_env=False) as http,
+    ):
+        put = await http.put("/api/agents/Bare/a/state", json=1, headers={"Origin": page})
+        shown = await http.get("/")
+
+    assert (put.headers["access-control-allow-origin"], shown.text) == (page, "<p>page")
+
+
+REFUSED = [
+    (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines: give --token-file"),
+    (("--token-file", "none"), "the token file none cannot be read"),
+    (("--allow-origin", "example.com"), "'example.com' is no origin"),
+    (("--static", "none"), "none is no folder"),
+    (("--host", "192.0.2.1", "--token-file", "tokens"), "cannot listen on 192.0.2.1"),
+    (("--port", "70000"), "AGENT_RUNTIME_GATEWAY_PORT=70000 is wrong"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), REFUSED)
+async def test_what_is_wrong_is_said_and_is_2(
+    temporal: TemporalServer, tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    """It does not start in another way than it was asked to."""
+    (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "tokens").write_text(f"full {TOKEN}\n")
+
+    ran = await run_program(
+        *("gateway", "agents.py", "--port", "0", "--address", temporal.address, *options),
+        cwd=tmp_path,
+    )
+
+    assert (ran.code, reason in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+
+
+async def test_missing_packages_are_named(tmp_path: Path) -> None:
+    """The extra that brings them is in the message."""
+    script = (
+        "import sys, importlib.util as util; real = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name == 'uvicorn' else real(name, *more)\n"
+        "from agent_runtime.cli import main; sys.exit(main(['gateway', 'agents.py']))"
+    )
+
+    ran = await run_program("-c", script, cwd=tmp_path, command=(sys.executable,))
+
+    assert (ran.code, 'pip install "temporal-agent-runtime[gateway]"' in ran.err) == (2, True)

@@ -1,0 +1,161 @@
+"""No client can use up a gateway: sizes, rates and numbers of connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from agent_runtime.gateway.limits import Limits, TokenBucket
+from tests.conftest import Serve
+from tests.support.agents import Bare
+from tests.support.eventually import assert_eventually
+from tests.support.live_gateway import LiveGateway, live_gateway, next_frame
+
+LIMITS = Limits(
+    max_frame_bytes=5_000,
+    max_body_bytes=5_000,
+    frames_per_second=20,
+    max_connections_per_agent=2,
+    max_connections=3,
+)
+STATE = "/api/agents/Bare/a/state"
+
+
+@pytest.fixture
+async def live(serve: Serve) -> AsyncIterator[LiveGateway]:
+    """A gateway with small limits."""
+    async with live_gateway(serve, Bare, limits=LIMITS) as started:
+        yield started
+
+
+def state_text(state: object) -> str:
+    """Return a frame that sets the state."""
+    return orjson.dumps({"type": "cf_agent_state", "state": state}).decode()
+
+
+async def closed(socket: ClientConnection) -> tuple[int, str]:
+    """Read on until the server closes, and return code and reason."""
+    with pytest.raises(ConnectionClosed) as end:
+        while True:
+            await socket.recv()
+    assert end.value.rcvd is not None
+    return end.value.rcvd.code, end.value.rcvd.reason
+
+
+async def test_a_long_frame_closes_its_sender_alone(live: LiveGateway) -> None:
+    """1009; others of the agent are still told what changes."""
+    async with live.connect("/agents/bare/a") as other, live.connect("/agents/bare/a") as big:
+        await next_frame(other, "cf_agent_mcp_servers")
+        await big.send(state_text("x" * 6_000))
+        code, _ = await closed(big)
+        await live.http.put(STATE, json=1)
+        told = await next_frame(other, "cf_agent_state")
+
+    assert (code, told["state"]) == (1009, 1)
+
+
+async def test_a_long_frame_in_parts_is_as_long(live: LiveGateway) -> None:
+    """Fragments are counted together."""
+    async with live.connect("/agents/bare/a") as socket:
+        await socket.send("x" * 1_000 for _ in range(6))
+
+        assert (await closed(socket))[0] == 1009
+
+
+async def test_a_flood_of_frames_closes_its_sender_alone(live: LiveGateway) -> None:
+    """1008, on which stock clients stay away; a client within the rate goes on."""
+    async with live.connect("/agents/bare/a") as other, live.connect("/agents/bare/a") as fast:
+        for number in range(100):
+            await fast.send(state_text(number))
+        end = await closed(fast)
+        for number in range(3):
+            await other.send(state_text(f"other {number}"))
+
+        async def is_set() -> None:
+            assert (await live.http.get(STATE)).json() == "other 2"
+
+        await assert_eventually(is_set)
+
+    assert end == (1008, "too many frames")
+
+
+async def test_an_agent_has_a_number_of_connections(live: LiveGateway) -> None:
+    """One more is refused with 429; once one has left, there is room again."""
+    async with live.connect("/agents/bare/a"):
+        async with live.connect("/agents/bare/a"):
+            with pytest.raises(InvalidStatus) as refused:
+                await live.connect("/agents/bare/a")
+
+        async def is_let_in() -> None:
+            try:
+                async with live.connect("/agents/bare/a"):
+                    pass
+            except InvalidStatus:
+                raise AssertionError from None
+
+        await assert_eventually(is_let_in)
+
+    assert refused.value.response.status_code == 429
+    assert refused.value.response.headers["Retry-After"] == "1"
+
+
+async def test_a_gateway_has_a_number_of_connections(live: LiveGateway) -> None:
+    """One more is refused with 503, whatever its agent; probes still answer."""
+    async with (
+        live.connect("/agents/bare/a"),
+        live.connect("/agents/bare/b"),
+        live.connect("/agents/bare/c"),
+    ):
+        with pytest.raises(InvalidStatus) as refused:
+            await live.connect("/agents/bare/d")
+        alive = await live.http.get("/healthz")
+
+    assert (refused.value.response.status_code, alive.status_code) == (503, 200)
+
+
+@pytest.mark.parametrize("path", [STATE, "/agents/bare/a"])
+async def test_a_long_body_is_refused(live: LiveGateway, path: str) -> None:
+    """413 for the API and for agents' own routes, announced or in chunks."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(6):
+            yield b"x" * 1_000
+
+    announced = await live.http.put(path, content=b"x" * 6_000)
+    chunked = await live.http.put(path, content=chunks())
+
+    assert [announced.status_code, chunked.status_code] == [413, 413]
+    assert announced.json()["type"].endswith(":BodyTooLarge")
+
+
+async def test_a_body_in_chunks_arrives_whole(live: LiveGateway) -> None:
+    """Counting loses nothing."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b'{"a":'
+        yield b" 1}"
+
+    put = await live.http.put(STATE, content=chunks())
+
+    assert (put.status_code, (await live.http.get(STATE)).json()) == (200, {"a": 1})
+
+
+def test_a_bucket_allows_its_rate_and_twice_as_much_at_once() -> None:
+    """After a pause it is full again, and never fuller."""
+    now = [0.0]
+    bucket = TokenBucket(5, lambda: now[0])
+
+    def taken(tries: int) -> int:
+        return sum(bucket.take() for _ in range(tries))
+
+    first = taken(50)
+    now[0] = 1.0
+    second = taken(50)
+    now[0] = 1_000.0
+    third = taken(50)
+
+    assert (first, second, third) == (10, 5, 10)
