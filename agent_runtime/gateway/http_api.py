@@ -20,6 +20,7 @@ from agent_runtime.errors import (
     InvalidAgentError,
     InvalidRequestError,
     NotSerializableError,
+    StateRejectedError,
     StorageError,
     UnknownAgentClassError,
 )
@@ -201,6 +202,8 @@ class HttpApi:
 
     async def _patch_state(self, request: Request, params: Params) -> Response:
         agent, value = self._agent(params), await _body(request)
+        if not isinstance(value, dict):
+            raise StateRejectedError("only an object can be merged into the state; use PUT")
         key, expected = await _conditions(request, agent)
         return _receipt(
             await agent.merge_state(value, idempotency_key=key, expected_version=expected)
