@@ -94,9 +94,12 @@ class Driver:
         assert process.returncode == 0, errors.decode()[-3000:]
         return output.decode()
 
-    async def record(self, scenario: str, host: str, folder: Path) -> list[dict[str, Any]]:
-        """Play a scenario and return its record."""
-        await self.run("record.mjs", "--host", host, "--out", str(folder), scenario)
+    async def record(
+        self, scenario: str, host: str, folder: Path, *, pace: int = 1
+    ) -> list[dict[str, Any]]:
+        """Play a scenario, its pauses longer by a factor, and return its record."""
+        options = ["--host", host, "--out", str(folder), "--pace", str(pace)]
+        await self.run("record.mjs", *options, scenario)
         return read_record(folder / f"{scenario}.jsonl")
 
 
