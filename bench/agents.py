@@ -18,6 +18,10 @@ class Count(BaseModel):
     count: int = 0
 
 
+class Board(Agent):
+    """Any JSON is its state, large ones too."""
+
+
 class Counter(Agent[Count]):
     """A keyed counter with a typed state, and handlers that measure from inside."""
 

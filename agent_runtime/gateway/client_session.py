@@ -23,7 +23,7 @@ from agent_runtime.errors import (
 from agent_runtime.gateway import frames
 from agent_runtime.gateway.access import is_readonly
 from agent_runtime.gateway.admission import Admitted
-from agent_runtime.gateway.client_socket import ClientSocket
+from agent_runtime.gateway.client_socket import DROPPED, ClientSocket
 from agent_runtime.handle import AgentHandle
 from agent_runtime.identity import kebab_case
 from agent_runtime.json_value import Json, pack
@@ -39,7 +39,6 @@ logger = logging.getLogger("agent_runtime")
 
 SETUP_FAILED = 1011
 _NO_CODE = 1005
-_DROPPED = (1006, "WebSocket disconnected without sending Close frame.")
 
 
 class ClientSession:
@@ -57,7 +56,7 @@ class ClientSession:
     async def serve(self) -> None:
         """Serve the client until it leaves, or is sent away."""
         writing: asyncio.Task[None] | None = None
-        end = _DROPPED
+        end = DROPPED
         try:
             is_set_up = await self._set_up()
             await self._websocket.accept()
@@ -74,7 +73,8 @@ class ClientSession:
                 if not writing.done() and self._websocket.client_state.name == "CONNECTED":
                     await writing
                 writing.cancel()
-        await self._tell_close(*end)
+        if self._socket.row.agent_id:
+            await self._gateway.tell_close(self._socket.ref, self._socket.row, *end)
 
     def _new_row(self) -> ConnectionRow:
         connection_id = self._websocket.query_params.get("_pk") or str(uuid.uuid4())
@@ -141,7 +141,7 @@ class ClientSession:
             try:
                 message = await self._websocket.receive()
             except (WebSocketDisconnect, RuntimeError):
-                return _DROPPED
+                return DROPPED
             if message["type"] == "websocket.disconnect":
                 return _end_of(message)
             data: Message | None = message.get("text")
@@ -216,12 +216,6 @@ class ClientSession:
         call = await self._agent.start_call(hook, *args, event=event, caller=caller)
         return await call.result()
 
-    async def _tell_close(self, code: int, reason: str) -> None:
-        if self._definition.handles("close") and self._socket.row.agent_id:
-            was_clean = code != _DROPPED[0]
-            args: list[Json] = [asdict(self._socket.row), code, reason, was_clean]
-            await self._tell("close", "on_close", args)
-
 
 def options_streams(definition: AgentDefinition, method: str) -> bool:
     """Tell whether a method that may not exist answers by a stream."""
@@ -234,8 +228,8 @@ def options_streams(definition: AgentDefinition, method: str) -> bool:
 def _end_of(message: MutableMapping[str, Any]) -> tuple[int, str]:
     code = message.get("code") or _NO_CODE
     # The server tells a socket that was dropped from one that was closed by the reason alone.
-    if code in (_NO_CODE, _DROPPED[0]) and message.get("reason") is None:
-        return _DROPPED
+    if code in (_NO_CODE, DROPPED[0]) and message.get("reason") is None:
+        return DROPPED
     return (code, message.get("reason") or "")
 
 

@@ -16,6 +16,9 @@ from agent_runtime.storage.protocol import ConnectionRow
 MAX_WAITING = 1_000
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 COALESCE_FROM = 16
+DROPPED = (1006, "WebSocket disconnected without sending Close frame.")
+"""What the close hook is told when nothing was said."""
+
 CROSSING_SECONDS = 10.0
 """How long a state frame may be on its way to a client that still writes."""
 

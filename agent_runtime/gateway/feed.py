@@ -87,9 +87,9 @@ class ChangeFeed:
             self._sockets.pop(socket.ref, None)
             self._states.pop(socket.ref, None)
 
-    def find(self, socket: ClientSocket) -> ClientSocket | None:
-        """Return the socket if it is still told."""
-        return self._sockets.get(socket.ref, {}).get(socket.row.socket)
+    def sockets(self) -> list[ClientSocket]:
+        """Return all sockets that are told."""
+        return [socket for sockets in self._sockets.values() for socket in sockets.values()]
 
     def opened(self, socket: ClientSocket) -> None:
         """Note that a client is let in, which may write before it reads what it was greeted with.

@@ -87,6 +87,10 @@ MIGRATIONS: list[list[str]] = [
         "CREATE INDEX connections_agent ON connections (agent_id, opened_at)",
         "CREATE INDEX connections_gateway ON connections (gateway)",
     ],
+    [
+        "CREATE TABLE gateways (id TEXT PRIMARY KEY, seen_at BIGINT NOT NULL)",
+        "CREATE INDEX gateways_seen ON gateways (seen_at)",
+    ],
 ]
 
 LATEST = len(MIGRATIONS)

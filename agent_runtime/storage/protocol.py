@@ -222,8 +222,14 @@ class Transaction(Protocol):
     async def delete_connections(self, sockets: Sequence[str]) -> None:
         """Forget closed sockets."""
 
+    async def note_gateway(self, gateway: str, now: int) -> bool:
+        """Note that a gateway lives; False if it was not known, or was taken for dead."""
+
     async def delete_gateway(self, gateway: str) -> None:
-        """Forget all sockets of a gateway that has ended."""
+        """Forget a gateway that has ended, and all its sockets."""
+
+    async def delete_dead_gateways(self, seen_before: int) -> list[tuple[AgentRef, ConnectionRow]]:
+        """Forget gateways that were not noted for long, and return their sockets."""
 
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """Keep the outcomes of a one-way batch until its sender has read them."""

@@ -25,7 +25,11 @@ from agent_runtime.storage.protocol import (
     StoredState,
 )
 from agent_runtime.storage.sqlite_errors import storage_errors
-from agent_runtime.storage.sqlite_transaction import effect_row, invocation_row
+from agent_runtime.storage.sqlite_transaction import (
+    connection_row,
+    effect_row,
+    invocation_row,
+)
 
 _NEWEST = 2**62
 
@@ -99,7 +103,7 @@ class SqliteReads:
 
     async def read_connections(self, ref: AgentRef) -> list[ConnectionRow]:
         """See `Storage.read_connections`."""
-        return [_connection_row(row) for row in await self._read(sql.READ_CONNECTIONS, ref)]
+        return [connection_row(row) for row in await self._read(sql.READ_CONNECTIONS, ref)]
 
     async def read_outbox(self, after: int, limit: int) -> list[OutboxRow]:
         """See `Storage.read_outbox`."""
@@ -174,23 +178,6 @@ class SqliteReads:
                 statement, params
             )
         ]
-
-
-def _connection_row(row: Sequence[Json]) -> ConnectionRow:
-    socket, agent_id, connection_id, gateway, uri, tags, *flags, opened_at, state = row
-    is_readonly, has_protocol = flags
-    return ConnectionRow(
-        socket,
-        agent_id,
-        connection_id,
-        gateway,
-        uri,
-        tags,
-        bool(is_readonly),
-        bool(has_protocol),
-        opened_at,
-        state,
-    )
 
 
 def _mutation_row(row: Sequence[Json]) -> MutationRow:

@@ -100,7 +100,20 @@ ORDER BY c.opened_at"""
 
 DELETE_CONNECTION = "DELETE FROM connections WHERE socket = ?"
 
-DELETE_GATEWAY = "DELETE FROM connections WHERE gateway = ?"
+READ_GATEWAY_CONNECTIONS = f"""
+SELECT a.class_name, a.name, {_CONNECTION} FROM connections c
+JOIN agents a ON a.id = c.agent_id
+WHERE c.gateway = ?"""
+
+DELETE_GATEWAY_CONNECTIONS = "DELETE FROM connections WHERE gateway = ?"
+
+READ_GATEWAY = "SELECT seen_at FROM gateways WHERE id = ?"
+
+PUT_GATEWAY = "INSERT OR REPLACE INTO gateways (id, seen_at) VALUES (?, ?)"
+
+READ_DEAD_GATEWAYS = "SELECT id FROM gateways WHERE seen_at < ?"
+
+DELETE_GATEWAY = "DELETE FROM gateways WHERE id = ?"
 
 ADD_ANSWER = """
 INSERT INTO answers (batch_id, created_at, outcomes) VALUES (?, ?, ?)

@@ -121,9 +121,25 @@ class SqliteTransaction(Transaction):
         """See `Transaction.delete_connections`."""
         await self._run_many(sql.DELETE_CONNECTION, [(socket,) for socket in sockets])
 
+    async def note_gateway(self, gateway: str, now: int) -> bool:
+        """See `Transaction.note_gateway`."""
+        known = await self._run(sql.READ_GATEWAY, (gateway,))
+        await self._run(sql.PUT_GATEWAY, (gateway, now))
+        return bool(known)
+
     async def delete_gateway(self, gateway: str) -> None:
         """See `Transaction.delete_gateway`."""
+        await self._run(sql.DELETE_GATEWAY_CONNECTIONS, (gateway,))
         await self._run(sql.DELETE_GATEWAY, (gateway,))
+
+    async def delete_dead_gateways(self, seen_before: int) -> list[tuple[AgentRef, ConnectionRow]]:
+        """See `Transaction.delete_dead_gateways`."""
+        lost = []
+        for (gateway,) in await self._run(sql.READ_DEAD_GATEWAYS, (seen_before,)):
+            for class_name, name, *row in await self._run(sql.READ_GATEWAY_CONNECTIONS, (gateway,)):
+                lost.append((AgentRef(class_name, name), connection_row(row)))
+            await self.delete_gateway(gateway)
+        return lost
 
     async def add_answer(self, batch_id: str, outcomes: str, created_at: int) -> None:
         """See `Transaction.add_answer`."""
@@ -231,3 +247,21 @@ def invocation_row(row: Sequence[Json]) -> InvocationRow:
 def effect_row(row: Sequence[Json]) -> EffectRow:
     """Read an effect's columns in the order the statements select them."""
     return EffectRow(*row)
+
+
+def connection_row(row: Sequence[Json]) -> ConnectionRow:
+    """Make a connection of a row."""
+    socket, agent_id, connection_id, gateway, uri, tags, *flags, opened_at, state = row
+    is_readonly, has_protocol = flags
+    return ConnectionRow(
+        socket,
+        agent_id,
+        connection_id,
+        gateway,
+        uri,
+        tags,
+        bool(is_readonly),
+        bool(has_protocol),
+        opened_at,
+        state,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -56,6 +57,17 @@ class Driver:
     def __init__(self, node: str) -> None:
         self._node = node
 
+    async def start_shell(self) -> asyncio.subprocess.Process:
+        """Start a process that runs snippets."""
+        return await asyncio.create_subprocess_exec(
+            self._node,
+            "shell.mjs",
+            cwd=DRIVER,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=64 * 1024 * 1024,
+        )
+
     async def run(self, script: str, *arguments: str) -> str:
         """Run a script of `driver/` to its end and return what it printed."""
         process = await asyncio.create_subprocess_exec(
@@ -81,6 +93,32 @@ class Driver:
         return read_record(folder / f"{scenario}.jsonl")
 
 
+class Shell:
+    """A Node process in which snippets drive the real client.
+
+    A snippet is the body of an async function; see `driver/shell.mjs` for what it may use.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._runs = itertools.count(1)
+        self.host = ""
+
+    async def run(self, snippet: str, /, **values: Any) -> Any:
+        """Run a snippet with values as constants, and return what it returns."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        constants = "".join(
+            f"const {name} = {json.dumps(value)};" for name, value in values.items()
+        )
+        command = {"id": next(self._runs), "host": self.host, "code": constants + snippet}
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        await self._process.stdin.drain()
+        answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 60))
+        assert answer["id"] == command["id"]
+        assert "error" not in answer, answer["error"]
+        return answer["value"]
+
+
 def read_record(path: Path) -> list[dict[str, Any]]:
     """Read a record, one entry per line."""
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -100,3 +138,23 @@ async def driver() -> Driver:
         assert await process.wait() == 0, "npm install failed"
         stamp.write_text(wanted)
     return Driver(node)
+
+
+@pytest.fixture(scope="session")
+async def shell_process(driver: Driver) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One Node process for all snippets."""
+    process = await driver.start_shell()
+    yield process
+    process.kill()
+    await process.communicate()
+
+
+@pytest.fixture
+async def shell(
+    shell_process: asyncio.subprocess.Process, gateway: GatewayServer
+) -> AsyncIterator[Shell]:
+    """Runs snippets at the gateway; their clients are closed when the test ends."""
+    opened = Shell(shell_process)
+    opened.host = gateway.host
+    yield opened
+    await opened.run("closeAll()")

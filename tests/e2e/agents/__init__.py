@@ -1,4 +1,4 @@
-"""The agents that the recordings were made with, in Python: same names, same behaviour."""
+"""The agents that the recordings were made with, same in name and behaviour, and a few more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from agent_runtime import Agent
 from tests.e2e.agents.calling import RpcAgent
+from tests.e2e.agents.cases import StateAgent, TagAgent
 from tests.e2e.agents.connecting import (
     EchoAgent,
     LoudAgent,
@@ -40,6 +41,8 @@ AGENTS: list[type[Agent[Any]]] = [
     RpcAgent,
     SetsStateOnConnectAgent,
     SlowConnectAgent,
+    StateAgent,
+    TagAgent,
     ThrowsOnConnectAgent,
     ValidatedAgent,
     ValidatorReadsStateAgent,

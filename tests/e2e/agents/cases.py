@@ -1,0 +1,94 @@
+"""The agents of the contract's numbered cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_runtime import Agent, callable
+from agent_runtime.agent_connection import Connection, Message
+from agent_runtime.http_message import Request, Response
+
+COUNTER = {"count": 0, "items": [], "lastUpdated": None}
+
+
+class StateAgent(Agent):
+    """Has a validator, a change hook that remembers, and a request hook."""
+
+    initial_state = COUNTER
+
+    def __init__(self) -> None:
+        self.changes: list[Any] = []
+        self.errors: list[str] = []
+
+    def validate_state_change(self, next_state: Any, source: str) -> None:
+        """Refuse -1."""
+        if next_state["count"] == -1:
+            raise ValueError("count cannot be -1")
+
+    async def on_state_changed(self, state: Any, source: str) -> None:
+        """Remember the change; fail for -2."""
+        self.changes.append([state["count"], source])
+        if state["count"] == -2:
+            raise RuntimeError("onStateChanged failed")
+
+    async def on_error(self, error: BaseException) -> None:
+        """Remember the error."""
+        self.errors.append(str(error))
+
+    @callable()
+    async def setState(self, state: Any) -> str:
+        """Set the state by code, and say how it went."""
+        await self.set_state(state)
+        return "set"
+
+    @callable()
+    def getState(self) -> Any:
+        """Return the state."""
+        return self.state
+
+    @callable()
+    def noted(self) -> Any:
+        """Return what the hooks remember."""
+        return {"changes": self.changes, "errors": self.errors}
+
+    @callable()
+    def whoAmI(self) -> str:
+        """Return the agent's name."""
+        return self.name
+
+    async def on_request(self, request: Request) -> Response:
+        """Show the state or the request."""
+        end = request.path.rsplit("/", 1)[-1]
+        if end == "state":
+            return Response({"state": self.state})
+        if end == "echo":
+            return Response({"method": request.method, "body": request.text(), "path": end})
+        return Response("Not found", 404)
+
+
+class TagAgent(Agent):
+    """Marks connections when they come, and answers with the mark."""
+
+    initial_state = {"count": 0}
+
+    async def get_connection_tags(self, connection: Connection, request: Request) -> list[str]:
+        """Tag with what the query says."""
+        return request.query.get("tag", [])
+
+    async def on_connect(self, connection: Connection, request: Request) -> None:
+        """Attach the mark."""
+        await connection.set_state({"tagged": True})
+
+    async def on_message(self, connection: Connection, message: Message) -> None:
+        """Send back the mark."""
+        await connection.send({"type": "echo", "text": message, "state": connection.state})
+
+    @callable()
+    async def tagged(self, tag: str) -> list[list[str]]:
+        """Return the tags of the connections with a tag."""
+        return [connection.tags for connection in await self.connections(tag)]
+
+    @callable()
+    async def shoutWithout(self, connection_id: str) -> None:
+        """Send to all but one."""
+        await self.broadcast({"type": "shout"}, without=[connection_id])
