@@ -130,6 +130,8 @@ class GameAgent(Agent[Game]):
     async def join(self, name: str) -> None:
         """Take a seat; who comes back has it still."""
         seat = _caller_seat()
+        if not 1 <= len(name.strip()) <= 20:
+            raise ValueError("A name has 1 to 20 characters")
 
         def sit(game: Game) -> Game:
             if all(player.seat != seat for player in game.players):

@@ -36,6 +36,8 @@ export function useTable() {
     name: room,
     id,
     query,
+    // The client's own guess is wss for all hosts but those of private networks.
+    protocol: location.protocol === "https:" ? "wss" : "ws",
     onStateUpdate: (state, source) => {
       setGame(state);
       if (source === "server") {
