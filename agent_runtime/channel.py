@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
@@ -28,6 +29,7 @@ from agent_runtime.call import (
     READ_QUERY,
     EntityRun,
 )
+from agent_runtime.change_watch import ChangeWatch, Waiter
 from agent_runtime.connection import unreachable
 from agent_runtime.deadlines import Deadlines
 from agent_runtime.errors import AgentRuntimeError, CallTimeoutError, InvalidRequestError
@@ -90,11 +92,23 @@ class Channel:
         )
         self.outcomes = Outcomes(look, pause_seconds=pause_seconds)
         self.running = _RecentlyRunning()
+        self._watch = None if storage is None else ChangeWatch(storage)
+        self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
 
     async def close(self) -> None:
         """Send and look no more; what is under way at the server goes on."""
         await asyncio.gather(*(batcher.close() for batcher in list(self._batchers.values())))
         await self.outcomes.close()
+        for waiter in list(self._waiters):
+            waiter.close()
+        if self._watch is not None:
+            await self._watch.close()
+
+    async def wait_for_changes(self, ref: AgentRef) -> Waiter:
+        """Return a waiter for changes of an agent; without a storage nothing wakes it."""
+        waiter = Waiter(ref) if self._watch is None else await self._watch.add(ref)
+        self._waiters.add(waiter)
+        return waiter
 
     def contention(self, ref: AgentRef) -> Contention:
         """Return whether, and for how long, the agent's batches go by signal."""

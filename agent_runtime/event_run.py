@@ -18,12 +18,13 @@ from agent_runtime.http_message import Request, Response
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json
 from agent_runtime.storage.protocol import ConnectionRow, InvocationRow
+from agent_runtime.turn import Turn
 
 MAX_TAGS = 10
 MAX_TAG_LENGTH = 256
 
 
-async def run_event(host: AgentHost, ref: AgentRef, row: InvocationRow) -> Json:
+async def run_event(host: AgentHost, ref: AgentRef, row: InvocationRow, turn: Turn) -> Json:
     """Run a hook and return what the gateway is to know.
 
     Raises:
@@ -35,8 +36,13 @@ async def run_event(host: AgentHost, ref: AgentRef, row: InvocationRow) -> Json:
         if row.kind in ("connect", "request"):
             caller = replace(caller, request=Request.from_value(fields["args"][0]))
         code = _CODE[row.kind](agent, caller, fields["args"])
+
+        async def begin() -> Json:
+            turn.pass_on()
+            return await code()
+
         try:
-            return await run_code(host, agent, row, code, caller, DEFAULT_TIMEOUT)
+            return await run_code(host, agent, row, begin, caller, DEFAULT_TIMEOUT, turn)
         except AgentRuntimeError as error:
             if error.is_retryable or row.kind not in ("message", "close"):
                 raise

@@ -21,6 +21,7 @@ from agent_runtime.state_reader import (
     read_snapshot,
     read_version,
 )
+from agent_runtime.subscription import StateSubscription
 
 MAX_ARGUMENT_BYTES = 2_000_000
 """The server takes 2 MiB, with what is around the arguments."""
@@ -100,6 +101,20 @@ class AgentHandle:
             return snapshot
         await self._mutate(MutationKind.INIT, None, None, None)
         return await self._read_snapshot() or StateSnapshot(None, 0, is_set=False)
+
+    async def peek(self) -> StateSnapshot | None:
+        """Return the present state without storing anything; None while that cannot be told."""
+        return await self._read_snapshot()
+
+    def subscribe(self) -> StateSubscription:
+        """Return the state as it changes: `async for snapshot in agent.subscribe()`.
+
+        The present state comes first, then each newer one in order of version. A slow reader gets
+        the newest in place of all that it missed. It ends when it is closed, by `close` or as a
+        context manager, or its client is. With the storage changes arrive within milliseconds;
+        without, the agent is asked each second.
+        """
+        return StateSubscription(self, self._channel)
 
     async def state_history(
         self, *, newest: int | None = None, limit: int = 100

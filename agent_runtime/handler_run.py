@@ -32,6 +32,7 @@ from agent_runtime.json_value import Json, from_json, to_json
 from agent_runtime.state import UNSET, Unset
 from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import EffectRow, InvocationRow
+from agent_runtime.turn import Turn
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ MAX_RESULT_BYTES = 2_000_000
 
 
 async def run_call(
-    host: AgentHost, ref: AgentRef, row: InvocationRow, options: CallableOptions
+    host: AgentHost, ref: AgentRef, row: InvocationRow, options: CallableOptions, turn: Turn
 ) -> Json:
     """Run a callable method and return its result in JSON form.
 
@@ -59,7 +60,7 @@ async def run_call(
             args.insert(0, _stream(agent, request.get("caller")))
         method = getattr(agent, row.method)
         result = await run_code(
-            host, agent, row, lambda: _invoke(method, args), caller, options.timeout
+            host, agent, row, lambda: _invoke(method, args, turn), caller, options.timeout, turn
         )
     return _json_result(row.method, result)
 
@@ -71,8 +72,11 @@ async def run_code(
     code: Callable[[], Awaitable[T]],
     caller: Caller,
     timeout: timedelta,
+    turn: Turn,
 ) -> T:
     """Run code of an agent as an invocation of its own, with what an earlier run had recorded.
+
+    The code passes the turn on when it begins, or when it has run if it cannot wait.
 
     Raises:
         HandlerError: The code raised, or took longer than `timeout`.
@@ -87,6 +91,7 @@ async def run_code(
         hook_depth=request["hook_depth"],
         chain=tuple(request["chain"]),
     )
+    await turn.come()
     enter_as(caller)
     try:
         async with asyncio.timeout(timeout.total_seconds()) as limit:
@@ -169,11 +174,15 @@ async def _recorded(host: AgentHost, ref: AgentRef, key: str) -> list[EffectRow]
     ]
 
 
-async def _invoke(method: Callable[..., Any], args: list[Json]) -> Json:
+async def _invoke(method: Callable[..., Any], args: list[Json], turn: Turn) -> Json:
     if inspect.iscoroutinefunction(method):
+        turn.pass_on()
         return await method(*args)
     # A plain method may block; a thread keeps it from holding up every other agent.
-    result = await asyncio.to_thread(_called, method, args)
+    try:
+        result = await asyncio.to_thread(_called, method, args)
+    finally:
+        turn.pass_on()
     return await result if isinstance(result, Awaitable) else result
 
 

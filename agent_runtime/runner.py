@@ -29,6 +29,7 @@ from agent_runtime.host import AgentHost
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, pack
 from agent_runtime.storage.protocol import InboxMark, InvocationRow, Transaction
+from agent_runtime.turn import Turn
 
 logger = logging.getLogger("agent_runtime")
 
@@ -49,6 +50,7 @@ class AgentRunner:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
         self._lane = asyncio.Lock()
+        self._last_turn: Turn | None = None
         self._in_lane: set[str] = set()
         self._changed = asyncio.Event()
         self._cancellations = 0
@@ -139,7 +141,8 @@ class AgentRunner:
 
             work = tell()
         else:
-            work = self._call(row)
+            self._last_turn = turn = Turn(self._last_turn)
+            work = self._call(row, turn)
         self._running[row.key] = asyncio.create_task(self._guarded(row, work))
 
     async def _guarded(self, row: InvocationRow, work: Coroutine[Any, Any, None]) -> None:
@@ -161,11 +164,11 @@ class AgentRunner:
         await asyncio.sleep(_RETRY_SECONDS)
         self._after = 0
 
-    async def _call(self, row: InvocationRow) -> None:
+    async def _call(self, row: InvocationRow, turn: Turn) -> None:
         try:
             if row.key in self._cancelled:
                 raise asyncio.CancelledError
-            outcome: Json = {"result": await self._run(row)}
+            outcome: Json = {"result": await self._run(row, turn)}
         except asyncio.CancelledError:
             if row.key not in self._cancelled:
                 raise
@@ -181,14 +184,16 @@ class AgentRunner:
             logger.exception("%s.%s failed", self._ref, row.method)
             error = InternalError(f"{row.method}: {type(unknown).__name__}", method=row.method)
             outcome = {"error": error.to_record()}
+        finally:
+            turn.pass_on()
         await self._finish(row, outcome)
 
-    async def _run(self, row: InvocationRow) -> Json:
+    async def _run(self, row: InvocationRow, turn: Turn) -> Json:
         if row.kind != CALL:
-            return await run_event(self._host, self._ref, row)
+            return await run_event(self._host, self._ref, row, turn)
         options = self._host.registry.definition(self._ref.class_name).callable(row.method)
         if not options.exclusive:
-            return await run_call(self._host, self._ref, row, options)
+            return await run_call(self._host, self._ref, row, options, turn)
         if self._in_lane.intersection(from_json(row.request)["chain"]):
             raise ExclusiveDeadlockError(
                 f"{self._ref}.{row.method} is exclusive and was called by an exclusive handler of "
@@ -196,8 +201,10 @@ class AgentRunner:
                 method=row.method,
             )
         self._in_lane.add(row.key)
+        await turn.come()
+        turn.pass_on()
         async with self._lane:
-            return await run_call(self._host, self._ref, row, options)
+            return await run_call(self._host, self._ref, row, options, turn)
 
     async def _finish(self, row: InvocationRow, outcome: Json) -> None:
         finished = replace(row, outcome=pack(outcome).decode())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from agent_runtime.errors import AgentRuntimeError
@@ -21,15 +21,9 @@ from agent_runtime.http_message import Response
 
 logger = logging.getLogger("agent_runtime")
 
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
-
-def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """Return the application that serves the gateway's agents.
-
-    Args:
-        routes: What else it serves; tried before the agents' own.
-    """
+def build_app(gateway: Gateway) -> Starlette:
+    """Return the application that serves the gateway's agents."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -68,14 +62,17 @@ def build_app(gateway: Gateway, *, routes: Sequence[BaseRoute] = ()) -> Starlett
         body = base64.b64decode(answer["body"])
         return HttpResponse(body, answer["status"], {**answer["headers"], **admitted.headers})
 
-    return Starlette(
-        routes=[
-            *routes,
-            WebSocketRoute("/{path:path}", serve_socket),
-            Route("/{path:path}", serve_request, methods=_METHODS),
-        ],
-        lifespan=lifespan,
-    )
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await serve_socket(WebSocket(scope, receive, send))
+        else:
+            response = await serve_request(HttpRequest(scope, receive, send))
+            await response(scope, receive, send)
+
+    app = Starlette(lifespan=lifespan)
+    # Not a route: its pattern would match no path with a line break in it.
+    app.router.default = serve
+    return app
 
 
 def _http(response: Response, headers: Mapping[str, str] | None = None) -> HttpResponse:

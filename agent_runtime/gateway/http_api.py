@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -21,6 +20,7 @@ from agent_runtime.errors import (
     InvalidAgentError,
     InvalidRequestError,
     NotSerializableError,
+    StateRejectedError,
     StorageError,
     UnknownAgentClassError,
 )
@@ -38,6 +38,7 @@ from agent_runtime.state_reader import MAX_HISTORY
 logger = logging.getLogger("agent_runtime")
 
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
+_FIRST_SEGMENTS = ("api", "healthz", "readyz", "openapi.json")
 _CHECK_SECONDS = 2.0
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -50,9 +51,10 @@ class _UnsupportedBody(Exception):
 
 
 class HttpApi:
-    """The routes below `/api`, and those that say how the gateway is."""
+    """Serves what is below `/api` or says how the gateway is; the application serves the rest."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self._app = app
         self._gateway = gateway
         self._classes = {one.class_name: one.class_name for one in gateway.registry}
         for name in list(self._classes):
@@ -73,11 +75,14 @@ class HttpApi:
             "/api/agents/{agent}/{name}/call/{method}": {"POST": self._call},
         }
 
-    def routes(self) -> list[Route]:
-        """Return the routes for the application; names are matched and decoded here."""
-        places = ["/healthz", "/readyz", "/openapi.json", "/api", "/api/{path:path}"]
-        methods = [*READING_METHODS, "PUT", "PATCH", "DELETE", "POST", "TRACE"]
-        return [Route(place, self.serve, methods=methods) for place in places]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI connection."""
+        first_segment = _raw_path(scope).split("/")[1:2] if scope["type"] == "http" else []
+        if first_segment and first_segment[0] in _FIRST_SEGMENTS:
+            response = await self.serve(Request(scope, receive, send))
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def serve(self, request: Request) -> Response:
         """Answer a request."""
@@ -98,7 +103,7 @@ class HttpApi:
             return problem_of(InternalError(str(error)))
 
     async def _dispatch(self, request: Request) -> Response:
-        segments = _raw_path(request).split("/")
+        segments = _raw_path(request.scope).split("/")
         for template, handlers in self.endpoints.items():
             params = _match(template.split("/"), segments)
             if params is None:
@@ -145,15 +150,17 @@ class HttpApi:
         return "ok" if is_sound else "unavailable"
 
     async def _document(self, request: Request, params: Params) -> Response:
-        return _json(document())
+        return _json(document(self._gateway.registry.class_names))
 
     async def _list_agents(self, request: Request, params: Params) -> Response:
         limit = _number(request, "limit", 100, least=1, most=MAX_HISTORY)
         wanted = request.query_params.get("class")
         class_name = None if wanted is None else self._class_name(wanted)
-        after = _open_cursor(request.query_params.get("after"))
+        after = request.query_params.get("after")
         rows = await self._gateway.storage.list_agents(
-            class_name=class_name, after=after, limit=limit + 1
+            class_name=class_name,
+            after=None if after is None else AgentRef(*after.partition("/")[::2]),
+            limit=limit + 1,
         )
         page = rows[:limit]
         agents = [
@@ -166,7 +173,7 @@ class HttpApi:
             }
             for row in page
         ]
-        return _json({"agents": agents, "next": _cursor(page[-1].ref) if rows[limit:] else None})
+        return _json({"agents": agents, "next": str(page[-1].ref) if rows[limit:] else None})
 
     async def _get_state(self, request: Request, params: Params) -> Response:
         agent = self._agent(params)
@@ -195,6 +202,8 @@ class HttpApi:
 
     async def _patch_state(self, request: Request, params: Params) -> Response:
         agent, value = self._agent(params), await _body(request)
+        if not isinstance(value, dict):
+            raise StateRejectedError("only an object can be merged into the state; use PUT")
         key, expected = await _conditions(request, agent)
         return _receipt(
             await agent.merge_state(value, idempotency_key=key, expected_version=expected)
@@ -239,8 +248,8 @@ class HttpApi:
             raise UnknownAgentClassError(f"there is no agent class {segment!r:.120}") from None
 
 
-def _raw_path(request: Request) -> str:
-    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+def _raw_path(scope: Scope) -> str:
+    raw = scope.get("raw_path") or scope["path"].encode()
     return str(raw.decode("latin-1"))
 
 
@@ -294,21 +303,6 @@ def _number(
     if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
         raise InvalidRequestError(f"{name} is a number from {least} to {most}, not {text!r:.80}")
     return int(text)
-
-
-def _cursor(ref: AgentRef) -> str:
-    return base64.urlsafe_b64encode(pack([*ref])).decode().rstrip("=")
-
-
-def _open_cursor(cursor: str | None) -> AgentRef | None:
-    if cursor is None:
-        return None
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        class_name, name = from_json(text)
-        return agent_ref(class_name, name)
-    except (ValueError, TypeError, NotSerializableError, InvalidAgentError):
-        raise InvalidRequestError("after is the `next` of an answer, unchanged") from None
 
 
 def _time(milliseconds: int) -> str | None:

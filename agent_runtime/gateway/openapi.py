@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import metadata
 
+from agent_runtime.identity import MAX_NAME_BYTES, kebab_case
 from agent_runtime.json_value import Json
 
 _VERSION_HEADER: Json = {
@@ -36,10 +38,9 @@ def _query(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-def _path(name: str, description: str) -> Json:
-    schema = {"type": "string", "minLength": 1}
-    fields = {"name": name, "in": "path", "required": True}
-    return {**fields, "description": description, "schema": schema}
+def _path(name: str, description: str, **schema: Json) -> Json:
+    fields = {"name": name, "in": "path", "required": True, "description": description}
+    return {**fields, "schema": {"type": "string", **schema}}
 
 
 def _header(name: str, description: str, schema: Json) -> Json:
@@ -160,7 +161,7 @@ _PATHS: dict[str, Json] = {
         },
     },
     "/api/agents/{agent}/{name}/call/{method}": {
-        "parameters": [*_AGENT, _path("method", "A `@callable` method.")],
+        "parameters": [*_AGENT, _path("method", "A `@callable` method.", minLength=1)],
         "post": {
             "operationId": "call",
             "summary": "Call a method and wait for its result.",
@@ -248,8 +249,9 @@ _SCHEMAS: dict[str, Json] = {
 }
 
 
-def document() -> dict[str, Json]:
-    """Return the document."""
+def document(class_names: Sequence[str]) -> dict[str, Json]:
+    """Return the document of a gateway that serves some agent classes."""
+    segments = [*class_names, *map(kebab_case, class_names)]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -263,8 +265,16 @@ def document() -> dict[str, Json]:
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "parameters": {
-                "agent": _path("agent", "Class name, `GameAgent`, or its form in URLs."),
-                "name": _path("name", "Instance name, percent-encoded."),
+                "agent": _path(
+                    "agent", "Class name, or its form in URLs.", enum=list(dict.fromkeys(segments))
+                ),
+                "name": _path(
+                    "name",
+                    "Instance name, percent-encoded; at most 512 bytes.",
+                    minLength=1,
+                    maxLength=MAX_NAME_BYTES,
+                    pattern="^[^\\u0000]+$",
+                ),
                 "IdempotencyKey": _header(
                     "Idempotency-Key",
                     "A repeat with it gives the first answer and changes nothing.",

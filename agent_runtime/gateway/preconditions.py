@@ -6,6 +6,7 @@ import re
 
 from agent_runtime.errors import InvalidRequestError, VersionConflictError
 from agent_runtime.handle import AgentHandle
+from agent_runtime.mutation import check_key
 
 _TAG = re.compile(r'"(\d{1,18})"')
 _ANY_TAG = re.compile(r'(?:W/)?"([^"]*)"')
@@ -54,13 +55,15 @@ def idempotency_key(header: str | None) -> str | None:
     """Return the key of an `Idempotency-Key` header, which may be quoted or bare.
 
     Raises:
-        InvalidRequestError: It opens a quote and does not close it.
+        InvalidRequestError: It is no key, or opens a quote and does not close it.
     """
     if header is None:
         return None
-    if not header.startswith('"'):
-        return header
-    found = _QUOTED.fullmatch(header)
-    if found is None:
-        raise InvalidRequestError("Idempotency-Key is no quoted text; see RFC 9651, 3.3.3")
-    return re.sub(r"\\(.)", r"\1", found[1])
+    key = header
+    if header.startswith('"'):
+        found = _QUOTED.fullmatch(header)
+        if found is None:
+            raise InvalidRequestError("Idempotency-Key is no quoted text; see RFC 9651, 3.3.3")
+        key = re.sub(r"\\(.)", r"\1", found[1])
+    check_key(key)
+    return key

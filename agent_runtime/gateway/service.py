@@ -38,7 +38,7 @@ def build_service(
         ConfigurationError: An origin or the folder is none.
     """
 
-    app: ASGIApp = build_app(gateway, routes=HttpApi(gateway).routes())
+    app: ASGIApp = HttpApi(build_app(gateway), gateway)
     app = LimitGuard(app, limits or Limits())
     app = AccessGuard(app, tokens or Tokens(), origins)
     if static_folder is not None:

@@ -78,8 +78,28 @@ async def test_w086_no_message_overtakes_the_connect_hook(gateway: GatewayServer
 
         assert [frame["type"] for frame in client.frames[:3]] == list(PROTOCOL)
         echoes = client.of("echo")
-        assert {echo["text"] for echo in echoes} == {str(number) for number in range(25)}
+        assert [echo["text"] for echo in echoes] == [str(number) for number in range(25)]
         assert [echo["state"] for echo in echoes] == [{"tagged": True}] * 25
+
+
+@pytest.mark.parametrize("method", ["note", "notePlain"])
+async def test_calls_begin_in_order(gateway: GatewayServer, method: str) -> None:
+    """Each runs to its first wait before the next one begins, and a plain one to its end."""
+    async with _client(gateway, "tag-agent") as client:
+        for number in range(50):
+            call = {"type": "rpc", "id": f"n{number}", "method": method, "args": [number]}
+            await client.send(call)
+        await client.got("rpc", 50)
+
+        assert await client.result("notes") == list(range(50))
+
+
+async def test_a_waiting_call_holds_up_no_other(gateway: GatewayServer) -> None:
+    """What came later is answered while it waits."""
+    async with _client(gateway) as client:
+        await client.send({"type": "rpc", "id": "long", "method": "hang", "args": []})
+
+        assert await client.result("add", 1, 2) == 3
 
 
 async def test_tags_find_connections(gateway: GatewayServer) -> None:

@@ -71,6 +71,25 @@ class TagAgent(Agent):
 
     initial_state = {"count": 0}
 
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    @callable()
+    async def note(self, number: int) -> None:
+        """Remember a number before it waits."""
+        self.numbers.append(number)
+        await self.set_state({"count": number})
+
+    @callable()
+    def notePlain(self, number: int) -> None:
+        """Remember a number."""
+        self.numbers.append(number)
+
+    @callable()
+    async def notes(self) -> list[int]:
+        """Return the numbers."""
+        return self.numbers
+
     async def get_connection_tags(self, connection: Connection, request: Request) -> list[str]:
         """Tag with what the query says."""
         return request.query.get("tag", [])

@@ -1,0 +1,32 @@
+"""The HTTP API keeps what its OpenAPI document promises, whatever it is sent."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Serve
+from tests.support.agents import Bare, Calls, Counter
+from tests.support.live_gateway import live_gateway
+from tests.support.program import run_program
+
+PROGRAM = shutil.which("schemathesis")
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs the dependency group `schema`")
+async def test_generated_requests_get_documented_answers(serve: Serve, tmp_path: Path) -> None:
+    """Statuses, content types and bodies are as documented; nothing wrong is accepted."""
+    assert PROGRAM is not None
+    # Whether a sound request is accepted depends on the state, which the document cannot know.
+    options = ("--exclude-checks", "positive_data_acceptance", "--max-examples", "10")
+    async with live_gateway(serve, Bare, Calls, Counter) as live:
+        ran = await run_program(
+            *("run", f"{live.url}/openapi.json", "--seed", "1", "--no-color", *options),
+            cwd=tmp_path,
+            command=(PROGRAM,),
+            variables={"PYTHONPATH": ""},
+        )
+
+    assert ran.code == 0, ran.out
