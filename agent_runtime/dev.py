@@ -32,6 +32,7 @@ class DevSession:
         ui_port: Of Temporal's web page; 0 takes a free one.
         gateway_port: 0 takes a free one.
         say: Told what happens.
+        static_folder: Files that the gateway serves too.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class DevSession:
         ui_port: int,
         gateway_port: int,
         say: Say,
+        static_folder: Path | None = None,
     ) -> None:
         self._check_port(port, "--port")
         self._check_port(ui_port, "--ui-port")
@@ -60,6 +62,8 @@ class DevSession:
         if can_serve():
             # A port of its own choice would be another one after each crash.
             listening = ["--host", HOST, "--port", str(gateway_port or free_port())]
+            if static_folder is not None:
+                listening += ["--static", str(static_folder.absolute())]
             self.gateway = self._child("gateway", [*modules, *place, *listening], GATEWAY_LOG)
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +30,9 @@ def dev(
             "--gateway-port", help="The gateway's; 0 takes a free one [AGENT_RUNTIME_GATEWAY_PORT]."
         ),
     ] = None,
+    static: Annotated[
+        Path | None, typer.Option("--static", help="Folder of files to serve beside the agents.")
+    ] = None,
     data_dir: options.DataDir = None,
     task_queue: options.TaskQueue = None,
 ) -> None:
@@ -46,6 +50,7 @@ def dev(
             port=port,
             ui_port=ui_port,
             gateway_port=settings.gateway_port if gateway_port is None else gateway_port,
+            static_folder=static,
             say=_say,
         )
         asyncio.run(_run(session))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ STOP_SECONDS = 5
 """How long a stopping gateway waits for answers under way; sockets get 1012 at once."""
 
 _READY_POLL_SECONDS = 0.005
+_REFUSED_UPGRADE = "ASGI callable returned without completing handshake."
 
 
 class _Server(uvicorn.Server):
@@ -34,6 +36,7 @@ class GatewayServer:
     """
 
     def __init__(self, app: ASGIApp, *, max_frame_bytes: int) -> None:
+        logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -71,6 +74,12 @@ class GatewayServer:
     def stop(self) -> None:
         """Accept nobody any more and end what is open."""
         self._server.should_exit = True
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    # uvicorn takes each upgrade that is answered with a response, such as 401, for a bug of ours;
+    # anybody could fill the log with that.
+    return record.msg != _REFUSED_UPGRADE
 
 
 def listen(host: str, port: int) -> socket.socket:

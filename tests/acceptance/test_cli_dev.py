@@ -65,11 +65,11 @@ class Dev:
 
 
 @asynccontextmanager
-async def dev(folder: Path) -> AsyncIterator[Dev]:
+async def dev(folder: Path, *options: str) -> AsyncIterator[Dev]:
     """Start it on free ports, with its data in a folder with a space in its name."""
     (folder / "notes.py").write_text(AGENTS)
     data_dir = folder / "my data"
-    arguments = (*FREE_PORTS, "--data-dir", str(data_dir))
+    arguments = (*FREE_PORTS, "--data-dir", str(data_dir), *options)
     async with running("dev", "notes.py", *arguments, cwd=folder) as run:
         yield Dev(run, data_dir)
 
@@ -128,6 +128,18 @@ async def test_its_gateway_serves_and_is_brought_back(tmp_path: Path) -> None:
             got = await http.get("/api/agents/Notes/n/state")
 
     assert (put.status_code, got.json()) == (200, 1)
+
+
+async def test_its_gateway_serves_files(tmp_path: Path) -> None:
+    """`--static` is the gateway's; its folder is where the command was given."""
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_text("the page")
+    async with dev(tmp_path, "--static", "page") as started:
+        await started.read_start()
+        async with httpx.AsyncClient(base_url=started.gateway, trust_env=False) as http:
+            got = await http.get("/")
+
+    assert (got.status_code, got.text) == (200, "the page")
 
 
 async def test_a_killed_worker_is_brought_back(tmp_path: Path) -> None:
@@ -202,10 +214,10 @@ async def test_a_second_dev_in_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_module_that_cannot_be_served_ends_it(tmp_path: Path) -> None:
-    """The worker's reason is shown, and the code is that of wrong usage."""
+    """The reason is shown by worker or gateway, and the code is that of wrong usage."""
     (tmp_path / "empty.py").write_text("")
 
     ran = await run_program("dev", "empty.py", *FREE_PORTS, cwd=tmp_path)
 
     assert (ran.code, "empty.py has no class derived from Agent" in ran.out) == (2, True)
-    assert ran.err.endswith("the worker cannot start; its message is above\n")
+    assert ran.err.endswith(" cannot start; its message is above\n")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from agent_runtime.identity import AgentRef
 from agent_runtime.runtime import AgentRuntime
 from agent_runtime.temporal_server import TemporalServer
 from tests.e2e.agents import AGENTS
+from tests.support import npm
 from tests.support.gateway_server import GatewayServer
 
 DRIVER = Path(__file__).parent / "driver"
@@ -137,17 +136,8 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 async def driver() -> Driver:
     """The driver, with its packages installed beside it on first use."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("the JavaScript client needs Node")
-    wanted = hashlib.sha256((DRIVER / "package.json").read_bytes()).hexdigest()
-    stamp = DRIVER / "node_modules" / ".installed"
-    if not stamp.is_file() or stamp.read_text() != wanted:
-        options = ["--legacy-peer-deps", "--no-package-lock", "--ignore-scripts", "--no-audit"]
-        process = await asyncio.create_subprocess_exec(npm, "install", *options, cwd=DRIVER)
-        assert await process.wait() == 0, "npm install failed"
-        stamp.write_text(wanted)
-    return Driver(node)
+    await npm.install(DRIVER)
+    return Driver(npm.need_node())
 
 
 @pytest.fixture(scope="session")

@@ -147,6 +147,15 @@ async def test_a_websocket_needs_a_token(guarded: LiveGateway, path: str) -> Non
     assert await refusal(guarded, path) == 401
 
 
+async def test_a_refused_upgrade_is_no_error_in_the_log(
+    guarded: LiveGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Strangers cannot fill the log."""
+    await refusal(guarded, ROOM)
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_readonly_token_makes_a_readonly_connection(guarded: LiveGateway) -> None:
     """It is told the state; its own is refused, and so is one set by what it calls."""
     async with guarded.connect(ROOM, additional_headers=bearer(READONLY)) as socket:
