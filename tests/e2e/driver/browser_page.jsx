@@ -8,8 +8,8 @@ function Counter() {
   return (
     <main>
       <output>{agent.state?.count ?? "none"}</output>
-      <button id="set" onClick={() => agent.setState({ count: agent.state.count + 10 })} />
-      <button id="call" onClick={() => agent.call("increment")} />
+      <button id="set" onClick={() => agent.setState({ count: agent.state.count + 10 })}>set</button>
+      <button id="call" onClick={() => agent.call("increment")}>call</button>
     </main>
   );
 }
