@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from agent_runtime.errors import AgentRuntimeError
-from agent_runtime.gateway.client_session import ClientSession
+from agent_runtime.gateway.extended_session import session_class
 from agent_runtime.gateway.gateway import Gateway
 from agent_runtime.gateway.limits import agent_full, counted
 from agent_runtime.http_message import Response
@@ -40,7 +40,7 @@ def build_app(gateway: Gateway) -> Starlette:
             return
         with counted(websocket.scope, admitted.ref) as has_room:
             if has_room:
-                await ClientSession(gateway, websocket, admitted).serve()
+                await session_class(websocket)(gateway, websocket, admitted).serve()
             else:
                 await websocket.send_denial_response(agent_full())
 

@@ -44,6 +44,9 @@ _NO_CODE = 1005
 class ClientSession:
     """Serves one WebSocket of one agent."""
 
+    _hears_own = False
+    """Whether the client is told the states that it sends itself."""
+
     def __init__(self, gateway: Gateway, websocket: WebSocket, admitted: Admitted) -> None:
         self._gateway = gateway
         self._websocket = websocket
@@ -51,7 +54,7 @@ class ClientSession:
         self._agent: AgentHandle = gateway.client.agent(*admitted.ref)
         self._request = admitted.request
         self._tasks: set[asyncio.Task[None]] = set()
-        self._socket = ClientSocket(websocket, admitted.ref, self._new_row())
+        self._socket = self._new_socket()
 
     async def serve(self) -> None:
         """Serve the client until it leaves, or is sent away."""
@@ -75,6 +78,9 @@ class ClientSession:
                 writing.cancel()
         if self._socket.row.agent_id:
             await self._gateway.tell_close(self._socket.ref, self._socket.row, *end)
+
+    def _new_socket(self) -> ClientSocket:
+        return ClientSocket(self._websocket, self._agent.ref, self._new_row())
 
     def _new_row(self) -> ConnectionRow:
         connection_id = self._websocket.query_params.get("_pk") or str(uuid.uuid4())
@@ -102,7 +108,7 @@ class ClientSession:
                 await self._agent.get_state()  # reading is what stores `initial_state`
             state = await self._gateway.feed.add(socket)
             if row.has_protocol:
-                self._greet(state)
+                await self._greet(state)
             if self._definition.handles("connect"):
                 await self._event("connect", "on_connect", [self._request.to_value()])
                 await self._gateway.feed.catch_up()
@@ -126,15 +132,18 @@ class ClientSession:
             has_protocol=answer["has_protocol"],
         )
 
-    def _greet(self, state: Json) -> None:
-        ref = self._socket.ref
+    async def _greet(self, state: Json) -> None:
         is_set = state is not UNSET
-        if self._definition.agent_class.sends_identity_on_connect:
-            agent = kebab_case(ref.class_name)
-            self._socket.send(frames.identity_frame(ref.name, agent, state_follows=is_set))
+        self._send_identity(state_follows=is_set)
         if is_set:
             self._socket.send(frames.state_frame(state))
         self._socket.send(frames.servers_frame())
+
+    def _send_identity(self, *, state_follows: bool) -> None:
+        ref = self._socket.ref
+        if self._definition.agent_class.sends_identity_on_connect:
+            agent = kebab_case(ref.class_name)
+            self._socket.send(frames.identity_frame(ref.name, agent, state_follows=state_follows))
 
     async def _read(self) -> tuple[int, str]:
         while True:
@@ -171,7 +180,8 @@ class ClientSession:
             return
         channel = self._gateway.client.channel
         key = channel.new_key()
-        self._gateway.feed.expect(key, socket)
+        if not self._hears_own:
+            self._gateway.feed.expect(key, socket)
         mutation = Mutation(key, MutationKind.SET, state, source=socket.row.connection_id)
         try:
             await channel.submit(socket.ref, mutation)

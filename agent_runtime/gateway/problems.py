@@ -80,8 +80,25 @@ def problem_of(error: AgentRuntimeError) -> Response:
     kind = type(error).__name__
     status = STATUS[kind]
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status in (503, 507) else {}
-    if status >= 500 and not isinstance(error, HandlerError):
+    details = None if _is_internal(error) else error.details_map
+    return problem(status, kind, shown_message(error), details=details, headers=headers)
+
+
+def shown_record(error: AgentRuntimeError) -> dict[str, Json]:
+    """Return an error as clients may read it: type, message and details."""
+    record: dict[str, Json] = {"type": type(error).__name__, "message": shown_message(error)}
+    if error.details_map and not _is_internal(error):
+        record["details"] = dict(error.details_map)
+    return record
+
+
+def shown_message(error: AgentRuntimeError) -> str:
+    """Return what clients may read of an error's message."""
+    if _is_internal(error):
         # Paths, hosts and what the database said belong in the log.
-        sentence = (type(error).__doc__ or "").strip().split("\n")[0]
-        return problem(status, kind, sentence, headers=headers)
-    return problem(status, kind, error.message, details=error.details_map, headers=headers)
+        return (type(error).__doc__ or "").strip().split("\n")[0]
+    return error.message
+
+
+def _is_internal(error: AgentRuntimeError) -> bool:
+    return STATUS[type(error).__name__] >= 500 and not isinstance(error, HandlerError)

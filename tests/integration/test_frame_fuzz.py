@@ -56,7 +56,8 @@ json_values = st.recursive(
     max_leaves=12,
 )
 methods = st.sampled_from(["add", "on_message", "__init__", "set_state", "sql", ""]) | st.text()
-types = st.sampled_from(["cf_agent_state", "rpc", "cf_agent_identity"]) | json_values
+types = st.sampled_from(["cf_agent_state", "rpc", "agent_runtime_mutate", "x"]) | json_values
+kinds = st.sampled_from(["set", "merge", "reset", "call", "update"]) | json_values
 frames = st.fixed_dictionaries(
     {"type": types},
     optional={
@@ -64,6 +65,10 @@ frames = st.fixed_dictionaries(
         "id": st.text(max_size=10) | json_values,
         "method": methods,
         "args": st.lists(json_values, max_size=4) | json_values,
+        "kind": kinds,
+        "value": json_values,
+        "expected_version": json_values,
+        "key": json_values,
     },
 ).map(lambda frame: orjson.dumps(_fitting(frame)).decode())
 odd = st.sampled_from(
@@ -130,12 +135,15 @@ async def answer_to(socket: ClientConnection, call_id: str) -> Any:
 
 
 @FUZZ
-@given(sent=st.lists(messages, min_size=1, max_size=12))
+@given(
+    sent=st.lists(messages, min_size=1, max_size=12),
+    query=st.sampled_from(["", "?agent_runtime=1", "?agent_runtime=1&deltas=1&resume_from=1"]),
+)
 async def test_no_frame_harms_others(
-    live: LiveGateway, bystanders: list[ClientConnection], sent: list[str | bytes]
+    live: LiveGateway, bystanders: list[ClientConnection], sent: list[str | bytes], query: str
 ) -> None:
-    """Frames of all shapes; the sender too may go on."""
-    async with live.connect("/agents/target/shared") as attacker:
+    """Frames of all shapes, on the stock wire and the extended one; the sender too may go on."""
+    async with live.connect(f"/agents/target/shared{query}") as attacker:
         for message in sent:
             await attacker.send(message)
         await assert_unharmed(bystanders)
