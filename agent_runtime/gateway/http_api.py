@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from temporalio.service import RPCError
 
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -144,7 +145,7 @@ class HttpApi:
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 is_sound = await service.check_health(timeout=timedelta(seconds=_CHECK_SECONDS))
-        except (TimeoutError, RuntimeError) as error:  # RPCError is a RuntimeError of the SDK
+        except (TimeoutError, RPCError) as error:
             logger.warning("not ready: Temporal: %s", error or "no answer")
             return "unavailable"
         return "ok" if is_sound else "unavailable"

@@ -17,8 +17,9 @@ from websockets.exceptions import ConnectionClosed
 from agent_runtime.temporal_server import TemporalServer
 from tests.conftest import Serve
 from tests.support.agents import Bare
+from tests.support.eventually import assert_eventually
 from tests.support.live_gateway import next_frame
-from tests.support.program import Running, run_program, running
+from tests.support.program import UNREACHABLE, Running, run_program, running
 
 AGENTS = """
 from agent_runtime import Agent
@@ -146,6 +147,40 @@ async def test_what_is_wrong_is_said_and_is_2(
     )
 
     assert (ran.code, reason in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+
+
+async def test_without_temporal_it_is_alive_and_not_ready(tmp_path: Path) -> None:
+    """It says so while the server is away, and serves again once it is back."""
+    (tmp_path / "agents.py").write_text(AGENTS)
+    async with TemporalServer(tmp_path / "temporal") as server:
+        place = ("--address", server.address, "--data-dir", str(tmp_path / "data"))
+        async with running("gateway", "agents.py", "--port", "0", *place, cwd=tmp_path) as run:
+            line = await run.line_with("READY ")
+            [url] = [word[8:] for word in shlex.split(line) if word.startswith("gateway=")]
+            async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+                before = await http.get("/readyz")
+                await server.stop()
+                away = [await http.get("/readyz"), await http.get("/healthz")]
+                await server.start()
+
+                async def is_ready() -> None:
+                    assert (await http.get("/readyz")).status_code == 200
+
+                await assert_eventually(is_ready)
+
+    assert (before.status_code, [each.status_code for each in away]) == (200, [503, 200])
+    assert away[0].json() == {"status": "not ready", "storage": "ok", "temporal": "unavailable"}
+
+
+async def test_a_gateway_that_reaches_no_temporal_is_code_3(tmp_path: Path) -> None:
+    """It ends, for whoever supervises it to try again."""
+    (tmp_path / "agents.py").write_text(AGENTS)
+
+    ran = await run_program(
+        *("gateway", "agents.py", "--port", "0", "--address", UNREACHABLE), cwd=tmp_path
+    )
+
+    assert (ran.code, "TemporalUnreachableError" in ran.err) == (3, True), ran.err
 
 
 async def test_missing_packages_are_named(tmp_path: Path) -> None:
