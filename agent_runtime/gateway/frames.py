@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 
 import orjson
@@ -12,6 +14,7 @@ from agent_runtime.state import UNSET, Unset
 READONLY = "Connection is readonly"
 REJECTED = "State update rejected"
 
+_HALF_CHARACTER = re.compile("[\\ud800-\\udfff]")
 _NO_SERVERS: Json = {"prompts": [], "resources": [], "servers": {}, "tools": []}
 
 
@@ -36,7 +39,7 @@ def parse_frame(text: str) -> StateFrame | CallFrame | None:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None
+        value = _with_half_characters(text)
     if not isinstance(value, dict):
         return None
     if value.get("type") == "cf_agent_state" and "state" in value:
@@ -47,6 +50,18 @@ def parse_frame(text: str) -> StateFrame | CallFrame | None:
     if not isinstance(call_id, str) or not isinstance(method, str):
         return None
     return CallFrame(call_id, method, args)
+
+
+def _with_half_characters(text: str) -> Json:
+    # Browsers cut texts between the halves of a character and write them as escapes. As raw text a
+    # WebSocket would carry the replacement character in their place.
+    if "\\ud" not in text.lower():
+        return None
+    try:
+        whole = json.dumps(json.loads(text), ensure_ascii=False)
+        return orjson.loads(_HALF_CHARACTER.sub("\ufffd", whole))
+    except (ValueError, RecursionError):
+        return None
 
 
 def identity_frame(name: str, agent: str, *, state_follows: bool) -> str:

@@ -67,12 +67,19 @@ class Driver:
             limit=64 * 1024 * 1024,
         )
 
+    async def bundle(self, page: str, target: Path) -> None:
+        """Put a page of `driver/` and all that it imports into one script."""
+        program = str(DRIVER / "node_modules" / ".bin" / "esbuild")
+        options = ["--bundle", "--format=esm", "--jsx=automatic", f"--outfile={target}"]
+        await self._run(program, page, *options)
+
     async def run(self, script: str, *arguments: str) -> str:
         """Run a script of `driver/` to its end and return what it printed."""
+        return await self._run(self._node, script, *arguments)
+
+    async def _run(self, *command: str) -> str:
         process = await asyncio.create_subprocess_exec(
-            self._node,
-            script,
-            *arguments,
+            *command,
             cwd=DRIVER,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -86,9 +93,12 @@ class Driver:
         assert process.returncode == 0, errors.decode()[-3000:]
         return output.decode()
 
-    async def record(self, scenario: str, host: str, folder: Path) -> list[dict[str, Any]]:
-        """Play a scenario and return its record."""
-        await self.run("record.mjs", "--host", host, "--out", str(folder), scenario)
+    async def record(
+        self, scenario: str, host: str, folder: Path, *, pace: int = 1
+    ) -> list[dict[str, Any]]:
+        """Play a scenario, its pauses longer by a factor, and return its record."""
+        options = ["--host", host, "--out", str(folder), "--pace", str(pace)]
+        await self.run("record.mjs", *options, scenario)
         return read_record(folder / f"{scenario}.jsonl")
 
 

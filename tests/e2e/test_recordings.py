@@ -13,6 +13,9 @@ from tests.e2e.differences import DIFFERENCES, LEFT_OUT
 from tests.support.gateway_server import GatewayServer
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
+PACES = (1, 3, 6)
+"""Tried in turn: on a busy machine the pauses of the recordings are too short for all to arrive."""
+
 SCENARIOS = sorted(path.stem for path in TRANSCRIPTS.glob("*.jsonl"))
 
 
@@ -26,7 +29,11 @@ async def test_recording(
         if difference.scenario == scenario:
             expected[difference.who] = apply(difference, expected[difference.who])
 
-    actual = _read(await driver.record(scenario, gateway.host, tmp_path), scenario)
+    for pace in PACES:
+        record = await driver.record(scenario, gateway.host, tmp_path, pace=pace)
+        actual = _read(record, scenario)
+        if actual == expected:
+            break
 
     assert expected == actual
 

@@ -69,6 +69,15 @@ async def test_w085_extra_keys_are_ignored(gateway: GatewayServer) -> None:
         assert (await client.got("rpc"))["result"] == 3
 
 
+async def test_half_a_character_is_replaced(gateway: GatewayServer) -> None:
+    """What a browser writes of a text cut in the middle of a character is a call all the same."""
+    async with _client(gateway) as client:
+        call = '{"type":"rpc","id":"x","method":"add","args":["half \\ud83d","+"]}'
+        await client.send(call)
+
+        assert (await client.got("rpc"))["result"] == "half \ufffd+"
+
+
 async def test_w086_no_message_overtakes_the_connect_hook(gateway: GatewayServer) -> None:
     """Frames sent at once are answered after the greeting, by what the hook has attached."""
     async with _client(gateway, "tag-agent") as client:

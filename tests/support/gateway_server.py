@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from agent_runtime.client import AgentClient
 from agent_runtime.gateway.app import build_app
@@ -22,16 +23,25 @@ class GatewayServer:
 
     Args:
         port: To come back to the same address; a free one if not given.
+        routes: What it serves besides.
         options: Of `Gateway`.
     """
 
     def __init__(
-        self, client: AgentClient, agents: Iterable[AgentClass], *, port: int = 0, **options: Any
+        self,
+        client: AgentClient,
+        agents: Iterable[AgentClass],
+        *,
+        port: int = 0,
+        routes: Sequence[BaseRoute] = (),
+        **options: Any,
     ) -> None:
         self.gateway = Gateway(client, AgentRegistry(agents), **options)
         self.port = port or free_port()
+        app = build_app(self.gateway)
+        app.router.routes[:0] = routes
         config = uvicorn.Config(
-            build_app(self.gateway),
+            app,
             host="127.0.0.1",
             port=self.port,
             ws="websockets-sansio",

@@ -1,13 +1,14 @@
 // Drives a server with the real JavaScript client and writes down what went over the wire.
-//   node record.mjs --host 127.0.0.1:8787 --out DIR scenario ...
+//   node record.mjs --host 127.0.0.1:8787 --out DIR --pace 1 scenario ...
 import { readFileSync } from "node:fs";
-import { Recorder } from "./recorder.mjs";
+import { Recorder, setPace } from "./recorder.mjs";
 import { scenarios } from "./scenarios.mjs";
 
 const argv = process.argv.slice(2);
 const option = (name) => argv.splice(argv.indexOf(name), 2)[1];
 const host = option("--host");
 const out = option("--out");
+setPace(Number(option("--pace")));
 const version = (name) =>
   JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
 
