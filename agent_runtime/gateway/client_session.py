@@ -24,6 +24,7 @@ from agent_runtime.gateway import frames
 from agent_runtime.gateway.access import is_readonly
 from agent_runtime.gateway.admission import Admitted
 from agent_runtime.gateway.client_socket import DROPPED, ClientSocket
+from agent_runtime.gateway.limits import TOO_FAST
 from agent_runtime.handle import AgentHandle
 from agent_runtime.identity import kebab_case
 from agent_runtime.json_value import Json, pack
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agent_runtime")
 
 SETUP_FAILED = 1011
+MAX_UNDER_WAY = 5_000
+"""Calls and other frames of one client that have no answer yet."""
+
 _NO_CODE = 1005
 
 
@@ -159,6 +163,9 @@ class ClientSession:
             self._take(data)
 
     def _take(self, data: Message) -> None:
+        if self._has_too_much_under_way():
+            self._socket.close(TOO_FAST, "too much under way")
+            return
         frame = frames.parse_frame(data) if isinstance(data, str) else None
         if isinstance(frame, frames.StateFrame):
             self._spawn(self._set_state(frame.state))
@@ -166,6 +173,9 @@ class ClientSession:
             self._spawn(self._call(frame))
         elif self._definition.handles("message"):
             self._spawn(self._tell("message", "on_message", [frame_payload(data)]))
+
+    def _has_too_much_under_way(self) -> bool:
+        return len(self._tasks) >= MAX_UNDER_WAY
 
     def _spawn(self, work: Any) -> None:
         # Tasks begin in the order in which they are made, and each submits before it waits.

@@ -104,7 +104,7 @@ class ExtendedSession(ClientSession):
 
     def _take(self, data: Message) -> None:
         fields = _mutate_fields(data)
-        if fields is None:
+        if fields is None or self._has_too_much_under_way():
             super()._take(data)
         else:
             self._spawn(self._mutate(fields))

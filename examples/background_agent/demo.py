@@ -92,7 +92,13 @@ async def main() -> int:
     screen, stop = Screen(), asyncio.Event()
     agents = Path(__file__).with_name("agents.py")
     session = DevSession(
-        [str(agents)], data_dir, "agent-runtime", port=0, ui_port=0, say=screen.say
+        [str(agents)],
+        data_dir,
+        "agent-runtime",
+        port=0,
+        ui_port=0,
+        gateway_port=0,
+        say=screen.say,
     )
     serving = asyncio.create_task(session.run(stop))
     ready = asyncio.create_task(session.worker.ready.wait())

@@ -104,9 +104,9 @@ class Site:
     stack: AsyncExitStack
     gateway: Running | None = None
 
-    async def start_gateway(self) -> None:
+    async def start_gateway(self, *options: str) -> None:
         """Serve the page and the agents, at the same address each time."""
-        options = ["--port", str(self.port), "--static", str(self.page_folder)]
+        options += ("--port", str(self.port), "--static", str(self.page_folder))
         self.gateway = await self.stack.enter_async_context(
             running("gateway", AGENTS, *options, *self.place, cwd=self.folder)
         )
@@ -117,14 +117,14 @@ class Site:
         assert self.gateway is not None
         assert await self.gateway.end(signal.SIGKILL) == -signal.SIGKILL
 
-    async def open(self, query: str = "") -> Table:
+    async def open(self, query: str = "", *, connection: str = "live") -> Table:
         """Open the page in a browser window of its own, as another person would."""
         context = await self.browser.new_context(viewport=PHONE)  # type: ignore[arg-type]
         self.stack.push_async_callback(context.close)
         page = await context.new_page()
         await page.goto(f"http://127.0.0.1:{self.port}/?room=kitchen{query}")
         table = Table(page)
-        await expect(table.connection).to_have_text("live")
+        await expect(table.connection).to_have_text(connection)
         return table
 
     async def open_two_players(self) -> tuple[Table, Table]:
@@ -245,6 +245,26 @@ async def test_pages_come_back_when_the_gateway_was_killed(site: Site) -> None:
         await table.expect_column(4, "Ada, Bob")
     await watcher.column(4).click()
     await expect(watcher.refusal).to_have_text("Refused: Connection is readonly")
+
+
+async def test_a_page_without_the_token_says_what_to_do(site: Site) -> None:
+    """Nobody is let in without the token; with a read-only one there is only watching."""
+    await site.kill_gateway()
+    tokens = site.folder / "tokens"
+    tokens.write_text("full of-those-who-play\nreadonly of-those-who-watch\n")
+    await site.start_gateway("--token-file", str(tokens))
+
+    stranger = await site.open(connection="connecting")
+    await expect(stranger.page.get_by_role("alert")).to_contain_text("No connection yet")
+    player = await site.open("&token=of-those-who-play")
+    await player.sit_down("Ada")
+    watcher = await site.open("&token=of-those-who-watch")
+    await watcher.column(1).click()
+
+    await expect(watcher.refusal).to_have_text("Refused: Connection is readonly")
+    await expect(watcher.players.nth(0)).to_contain_text("Ada")
+    link = watcher.page.get_by_role("link", name="Watch")
+    await expect(link).to_have_attribute("href", "?room=kitchen&watch=1&token=of-those-who-watch")
 
 
 async def test_a_reloaded_page_has_its_seat_still(site: Site) -> None:

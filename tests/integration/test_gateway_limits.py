@@ -9,9 +9,10 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from agent_runtime.gateway import client_session
 from agent_runtime.gateway.limits import Limits, TokenBucket
 from tests.conftest import Serve
-from tests.support.agents import Bare
+from tests.support.agents import Bare, Calls
 from tests.support.eventually import assert_eventually
 from tests.support.live_gateway import LiveGateway, live_gateway, next_frame
 
@@ -81,6 +82,28 @@ async def test_a_flood_of_frames_closes_its_sender_alone(live: LiveGateway) -> N
         await assert_eventually(is_set)
 
     assert end == (1008, "too many frames")
+
+
+@pytest.mark.parametrize("query", ["", "?agent_runtime=1"])
+async def test_a_client_has_so_much_under_way(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """One that never waits for answers is closed with 1008; others go on."""
+    monkeypatch.setattr(client_session, "MAX_UNDER_WAY", 10)
+    async with (
+        live_gateway(serve, Calls) as live,
+        live.connect("/agents/calls/a") as other,
+        live.connect(f"/agents/calls/a{query}") as greedy,
+    ):
+        call = {"type": "rpc", "id": "1", "method": "slow", "args": [0.5]}
+        for _ in range(10):
+            await greedy.send(orjson.dumps(call).decode())
+        await greedy.send('{"type":"agent_runtime_mutate","id":"2","kind":"reset"}')
+        end = await closed(greedy)
+        await other.send(orjson.dumps({**call, "args": [0]}).decode())
+        answer = await next_frame(other, "rpc")
+
+    assert (end, answer["result"]) == ((1008, "too much under way"), "done")
 
 
 async def test_an_agent_has_a_number_of_connections(live: LiveGateway) -> None:

@@ -3,12 +3,14 @@ import { Board } from "./Board";
 import { headline, renamed, SEATS } from "./game";
 import { NameForm } from "./NameForm";
 import { Players } from "./Players";
-import { isWatching, room, useTable } from "./useTable";
+import { addressOf, isWatching, room, useTable } from "./useTable";
 
 /** The page of one table. */
 export function Table() {
-  const { game, me, isLive, error, refusal, call, setState } = useTable();
+  const { game, me, isLive, hasFailed, error, refusal, call, setState } = useTable();
   const [isRenaming, setRenaming] = useState(false);
+  // Browsers do not tell a page why a connection was refused.
+  const isKeptOut = hasFailed && !game && !error;
   const connection = error ? "refused" : isLive ? "live" : game ? "reconnecting" : "connecting";
   const isOver = game?.status === "won" || game?.status === "drawn";
 
@@ -24,7 +26,13 @@ export function Table() {
         Table <b>{room}</b>
         {isWatching && <span className="watching">you are watching</span>}
       </p>
-      {error && <p role="alert">The server let nobody in: {error.message}</p>}
+      {error && <p role="alert">The server closed the connection: {error.message}</p>}
+      {isKeptOut && (
+        <p role="alert">
+          No connection yet; trying again. If the server asks for a token, add
+          <code> &token=TOKEN</code> to the address.
+        </p>
+      )}
       {game && (
         <>
           <Players game={game} me={me} onRename={() => setRenaming(!isRenaming)} />
@@ -62,8 +70,8 @@ export function Table() {
             </div>
           )}
           <footer>
-            <a href={`?room=${encodeURIComponent(room)}`}>Play here</a>
-            <a href={`?room=${encodeURIComponent(room)}&watch=1`}>Watch</a>
+            <a href={addressOf({ watch: null })}>Play here</a>
+            <a href={addressOf({ watch: "1" })}>Watch</a>
             <span>Open either in another tab or on another machine.</span>
           </footer>
         </>

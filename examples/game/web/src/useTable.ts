@@ -7,6 +7,12 @@ export const room = address.get("room") || "lobby";
 export const isWatching = address.has("watch");
 const token = address.get("token");
 
+/** The address of this table for a player or a spectator; a token goes along. */
+export function addressOf({ watch }: { watch: string | null }): string {
+  const parts = { room, ...(watch && { watch }), ...(token && { token }) };
+  return `?${new URLSearchParams(parts)}`;
+}
+
 /** One id for each tab: with it a reloaded page gets its seat back. */
 function connectionId(): string {
   const key = isWatching ? "spectator" : "player";
@@ -28,6 +34,7 @@ export function useTable() {
   const [game, setGame] = useState<Game>();
   const [confirmed, setConfirmed] = useState<Game>();
   const [isLive, setLive] = useState(false);
+  const [hasFailed, setFailed] = useState(false);
   const [seat, setSeat] = useState("");
   const [refusal, setRefusal] = useState("");
 
@@ -49,8 +56,14 @@ export function useTable() {
       setGame(confirmed);
       setRefusal(reason);
     },
-    onOpen: () => setLive(true),
-    onClose: () => setLive(false),
+    onOpen: () => {
+      setLive(true);
+      setFailed(false);
+    },
+    onClose: () => {
+      setLive(false);
+      setFailed(true);
+    },
   });
 
   const call = useCallback(
@@ -79,5 +92,6 @@ export function useTable() {
   };
 
   const me = game ? game.players.findIndex((player) => player.seat === seat) : -1;
-  return { game, me, isLive, error: agent.connectionError, refusal, call, setState };
+  const error = agent.connectionError;
+  return { game, me, isLive, hasFailed, error, refusal, call, setState };
 }
