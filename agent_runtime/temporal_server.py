@@ -22,6 +22,7 @@ from agent_runtime.errors import ConfigurationError, TemporalUnreachableError
 HOST = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
+_START_ATTEMPTS = 3
 
 
 def free_port() -> int:
@@ -82,6 +83,7 @@ class TemporalServer:
     ) -> None:
         self.data_dir = Path(data_dir)
         self.port = free_port() if port is None else port
+        self._may_move = port is None
         self.ui_port = ui_port
         self._dynamic_config = dynamic_config
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,11 +117,23 @@ class TemporalServer:
             ConfigurationError: A port is taken, or there is no server program.
             TemporalUnreachableError: It does not come up; names its log.
         """
-        for port in (self.port, self.ui_port):
-            if port is not None and not is_port_free(port):
-                raise ConfigurationError(
-                    f"port {port} is in use; stop what listens there or choose another port"
-                )
+        for attempt in range(_START_ATTEMPTS):
+            for port in (self.port, self.ui_port):
+                if port is not None and not is_port_free(port):
+                    raise ConfigurationError(
+                        f"port {port} is in use; stop what listens there or choose another port"
+                    )
+            try:
+                await self._start_once()
+                break
+            except TemporalUnreachableError:
+                # Somebody else may have taken the free port between our look and its use.
+                if not self._may_move or attempt == _START_ATTEMPTS - 1:
+                    raise
+                self.port = free_port()
+        self._may_move = False  # clients know the address now
+
+    async def _start_once(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         log = self.data_dir / "temporal.log"
         self._process = self._launch(log)
