@@ -27,6 +27,9 @@ def main() -> int:
     parser.add_argument(
         "--peers-python", default=sys.executable, help="interpreter that has the peers' packages"
     )
+    parser.add_argument(
+        "--reference", metavar="HOST:PORT", help="a running reference server of the wire, for G4"
+    )
     options = parser.parse_args()
     rows = all_rows()
     if options.list:
@@ -39,18 +42,18 @@ def main() -> int:
     scale = Scale.quick() if options.quick else Scale.full()
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        return asyncio.run(_run(chosen, scale, options.folder, options.peers_python))
+        return asyncio.run(_run(chosen, scale, options.folder, options))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        return asyncio.run(_run(chosen, scale, Path(folder), options.peers_python))
+        return asyncio.run(_run(chosen, scale, Path(folder), options))
 
 
-async def _run(rows: list[Row], scale: Scale, folder: Path, peers_python: str) -> int:
+async def _run(rows: list[Row], scale: Scale, folder: Path, options: argparse.Namespace) -> int:
     failures = misses = 0
     start = time.monotonic()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} processors, load average {load:.1f} before the first row")
     print(head(), flush=True)
-    async with Bench(folder, scale, peers_python) as bench:
+    async with Bench(folder, scale, options.peers_python, options.reference) as bench:
         for row in rows:
             try:
                 figures = await row.run(bench)

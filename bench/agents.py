@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -20,6 +21,27 @@ class Count(BaseModel):
 
 class Board(Agent):
     """Any JSON is its state, large ones too."""
+
+
+class CounterAgent(Agent[Count]):
+    """The reference's counter, as its clients call it."""
+
+    initial_state = Count()
+
+    @callable()
+    async def increment(self) -> int:
+        """Count; calls at the same time lose nothing."""
+        await self.update_state(lambda state: Count(count=state.count + 1))
+        return self.state.count
+
+
+class RpcAgent(Agent):
+    """The reference's agent that only answers."""
+
+    @callable()
+    async def add(self, left: int, right: int) -> int:
+        """Add."""
+        return left + right
 
 
 class Counter(Agent[Count]):
@@ -46,3 +68,6 @@ class Counter(Agent[Count]):
                 plain.append(time.perf_counter() - between)
                 ours.append(between - start)
         return [ours, plain]
+
+
+ALL: list[type[Agent[Any]]] = [Board, Counter, CounterAgent, RpcAgent]

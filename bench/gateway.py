@@ -11,7 +11,7 @@ from agent_runtime.client import AgentClient
 from agent_runtime.gateway.app import build_app
 from agent_runtime.gateway.gateway import Gateway
 from agent_runtime.registry import AgentRegistry
-from bench.agents import Board, Counter
+from bench.agents import ALL
 from bench.support.gateway_port import serve_until_term
 
 
@@ -25,7 +25,7 @@ async def main() -> None:
     async with await AgentClient.connect(
         options.address, task_queue=options.queue, data_dir=options.data_dir
     ) as client:
-        app = build_app(Gateway(client, AgentRegistry([Board, Counter])))
+        app = build_app(Gateway(client, AgentRegistry(ALL)))
         await serve_until_term(uvicorn.Config(app, port=options.port))
 
 

@@ -7,7 +7,7 @@ import asyncio
 import signal
 
 from agent_runtime.runtime import AgentRuntime
-from bench.agents import Board, Counter
+from bench.agents import ALL
 from bench.support.processes import READY
 from bench.support.profiling import profiled
 
@@ -25,7 +25,7 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with await AgentRuntime.start(
-        [Board, Counter],
+        ALL,
         data_dir=options.data_dir,
         address=options.address,
         task_queue=options.queue,

@@ -67,9 +67,16 @@ class Bench:
     Processes are started when a row first needs them and are ended with `async with`.
     """
 
-    def __init__(self, folder: Path, scale: Scale, peers_python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        scale: Scale,
+        peers_python: str = sys.executable,
+        reference: str | None = None,
+    ) -> None:
         self.folder = folder
         self.peers_python = peers_python
+        self.reference = reference
         self.scale = scale
         self.server = TemporalServer(folder / "temporal")
         self._stack = contextlib.AsyncExitStack()
