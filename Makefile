@@ -2,6 +2,8 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
+# Apart, as it brings many packages and a pytest plugin.
+SCHEMA := .venv-schema
 TIERS := unit integration replay acceptance chaos e2e
 # The first Python of 3.11 or later that can make an environment.
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -33,13 +35,19 @@ $(VENV)/.development: $(VENV)/.runtime
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable '.[local,gateway]'
 	@touch $@
 
+$(SCHEMA)/.ready: pyproject.toml | $(VENV)/bin/python
+	$(PYTHON) -m venv $(SCHEMA)
+	$(SCHEMA)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SCHEMA)/bin/python -m pip install --quiet --group schema
+	@touch $@
+
 demo: $(VENV)/.runtime
 	$(PY) examples/background_agent/demo.py
 
 dev: $(VENV)/.runtime
 	$(VENV)/bin/agent-runtime dev $(MODULE)
 
-test: $(VENV)/.development
+test: $(VENV)/.development $(SCHEMA)/.ready
 	@for tier in $(TIERS); do \
 		if ! ls tests/$$tier/test_*.py >/dev/null 2>&1; then continue; fi; \
 		echo "== $$tier"; \
@@ -60,4 +68,4 @@ bench: $(VENV)/.development
 	$(PY) -m bench
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SCHEMA) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
