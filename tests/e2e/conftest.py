@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support import npm
 from tests.support.gateway_server import GatewayServer
 
 DRIVER = Path(__file__).parent / "driver"
+DRIVER_NEWEST = Path(__file__).parent / "driver-newest"
 
 
 def custom_route(request: Request) -> AgentRef | None:
@@ -53,15 +55,16 @@ async def gateway(
 class Driver:
     """Runs scripts with the real client, from npm, on Node."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, folder: Path) -> None:
         self._node = node
+        self._folder = folder
 
     async def start_shell(self) -> asyncio.subprocess.Process:
         """Start a process that runs snippets."""
         return await asyncio.create_subprocess_exec(
             self._node,
             "shell.mjs",
-            cwd=DRIVER,
+            cwd=self._folder,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=64 * 1024 * 1024,
@@ -69,7 +72,7 @@ class Driver:
 
     async def bundle(self, page: str, target: Path) -> None:
         """Put a page of `driver/` and all that it imports into one script."""
-        program = str(DRIVER / "node_modules" / ".bin" / "esbuild")
+        program = str(self._folder / "node_modules" / ".bin" / "esbuild")
         options = ["--bundle", "--format=esm", "--jsx=automatic", f"--outfile={target}"]
         await self._run(program, page, *options)
 
@@ -80,7 +83,7 @@ class Driver:
     async def _run(self, *command: str) -> str:
         process = await asyncio.create_subprocess_exec(
             *command,
-            cwd=DRIVER,
+            cwd=self._folder,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -137,7 +140,19 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 async def driver() -> Driver:
     """The driver, with its packages installed beside it on first use."""
     await npm.install(DRIVER)
-    return Driver(npm.need_node())
+    return Driver(npm.need_node(), DRIVER)
+
+
+@pytest.fixture(scope="session")
+async def newest_driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """The same driver with the newest release of the client."""
+    await npm.install(DRIVER_NEWEST)
+    folder = tmp_path_factory.mktemp("driver")
+    for script in DRIVER.glob("*.mjs"):
+        # Node finds packages from where a script really is, so a link would find the other release.
+        shutil.copy(script, folder)
+    (folder / "node_modules").symlink_to(DRIVER_NEWEST / "node_modules")
+    return Driver(npm.need_node(), folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,40 @@
+"""The newest release of the JavaScript client meets the wire that it knows from its own server.
+
+Its recordings "destroy", "queue" and "queue-context" are not here, as agents have neither yet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Driver
+from tests.e2e.differences import FIRST
+from tests.e2e.differences_newest import NEWEST
+from tests.e2e.recordings import Recording, recordings_of
+from tests.support.gateway_server import GatewayServer
+
+UNCHANGED = ("client-set-state", "server-set-state", "rpc-ok", "rpc-stream", "terminal-close")
+"""Nothing of these changed since the first release, so its recordings are good for both."""
+
+RECORDINGS = [*recordings_of(NEWEST), *(Recording(FIRST, scenario) for scenario in UNCHANGED)]
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda one: f"{one.release}-{one.scenario}")
+async def test_recording(
+    recording: Recording, gateway: GatewayServer, newest_driver: Driver, tmp_path: Path
+) -> None:
+    """Each client sees what it saw at the reference, save the listed differences."""
+    expected, actual = await recording.play(newest_driver, gateway.host, tmp_path)
+
+    assert expected == actual
+
+
+async def test_client_is_the_newest(
+    gateway: GatewayServer, newest_driver: Driver, tmp_path: Path
+) -> None:
+    """What these tests play is played by the release that they speak of."""
+    meta, *_ = await newest_driver.record("connect-no-state", gateway.host, tmp_path)
+
+    assert f"agents {NEWEST}, partysocket 1.3.0" == meta["client"]
