@@ -403,7 +403,7 @@ async def test_mutations_survive_a_killed_gateway(
         await process.kill()
         late = asyncio.create_task(board.merge_state({"score": 1}))
         with pytest.raises(UnavailableError):
-            await calling
+            await asyncio.wait_for(calling, 20)
         await process.start()
         receipts = await asyncio.gather(*writes, late)
     state = await other.get_state()
