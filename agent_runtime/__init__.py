@@ -18,6 +18,7 @@ _HOME = {
     "AgentRuntime": "runtime",
     "AgentRuntimeError": "errors",
     "AgentStep": "steps",
+    "GatewayClient": "gateway_client",
     "Json": "json_value",
     "Receipt": "mutation",
     "Retention": "storage.protocol",
@@ -37,6 +38,7 @@ __all__ = [
     "AgentRuntime",
     "AgentRuntimeError",
     "AgentStep",
+    "GatewayClient",
     "Json",
     "Receipt",
     "Retention",
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from agent_runtime.agent_call import AgentCall as AgentCall
     from agent_runtime.client import AgentClient as AgentClient
     from agent_runtime.errors import AgentRuntimeError as AgentRuntimeError
+    from agent_runtime.gateway_client import GatewayClient as GatewayClient
     from agent_runtime.handle import AgentHandle as AgentHandle
     from agent_runtime.handler import callable as callable
     from agent_runtime.identity import AgentRef as AgentRef

@@ -22,6 +22,9 @@ DEFAULT_TIMEOUT = timedelta(seconds=60)
 class AgentClient:
     """A connection to all agents of an installation; make one with `connect` and share it.
 
+    Programs that reach neither Temporal nor the data directory use `GatewayClient`, through a
+    gateway.
+
     Args:
         temporal: For calls and reads.
         updates: For batches of mutations; must not retry by itself, see `connect`.

@@ -25,6 +25,7 @@ PUBLIC = [
     "AgentRuntime",
     "AgentRuntimeError",
     "AgentStep",
+    "GatewayClient",
     "Json",
     "Receipt",
     "Retention",
