@@ -34,6 +34,7 @@ from agent_runtime.outcomes import Outcomes
 from agent_runtime.registry import AgentDefinition, AgentRegistry
 from agent_runtime.state import UNSET, StateSchema, Unset, parse_stored
 from agent_runtime.state_change import StateRules
+from agent_runtime.storage.agent_number import agent_number
 from agent_runtime.storage.protocol import Retention, Storage
 
 if TYPE_CHECKING:
@@ -199,10 +200,7 @@ class AgentHost:
 
     async def agent_id(self, ref: AgentRef) -> int:
         """Return the agent's number in the storage, making the agent if it is new."""
-        stored = await self.storage.read_state(ref)
-        if stored is None:
-            stored = (await self.storage.write(lambda tx: tx.load_states([ref])))[ref]
-        return stored.agent_id
+        return await agent_number(self.storage, ref)
 
     def _make(self, definition: AgentDefinition, ref: AgentRef) -> _Instance:
         try:

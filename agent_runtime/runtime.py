@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
+from typing import Any
 
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -33,7 +35,7 @@ from agent_runtime.identity import AgentRef, handlers_workflow_id
 from agent_runtime.registry import AgentClass, AgentRegistry
 from agent_runtime.runner import watch_inboxes
 from agent_runtime.state_reader import answer_query
-from agent_runtime.storage.protocol import Retention, Storage
+from agent_runtime.storage.protocol import Retention, Storage, Transaction
 from agent_runtime.storage.sqlite import SqliteStorage
 from agent_runtime.workflows.agent import AgentEntity
 from agent_runtime.workflows.handlers import AgentHandlers
@@ -222,8 +224,8 @@ class AgentRuntime:
                 )
             await asyncio.sleep(0.005)
 
-    def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         if name != "worker":
             task.add_done_callback(self._tasks.discard)
@@ -276,6 +278,10 @@ class AgentRuntime:
                     if ref not in self.host.runners:
                         self._wake_soon(ref)
                 before = now - int(self._retention.outbox_age.total_seconds() * 1000)
-                await self.storage.write(lambda tx, before=before: tx.prune_feed(before))  # type: ignore[misc]
+                await self.storage.write(partial(_prune_feed, before))
             except StorageError as error:
                 logger.warning("sweep: %s", error)
+
+
+async def _prune_feed(before: int, tx: Transaction) -> None:
+    await tx.prune_feed(before)

@@ -22,6 +22,7 @@ from agent_runtime.http_message import Request
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
 from agent_runtime.registry import AgentRegistry
+from agent_runtime.storage.agent_number import agent_number
 from agent_runtime.storage.protocol import ConnectionRow, Storage, Transaction
 
 logger = logging.getLogger("agent_runtime")
@@ -97,10 +98,7 @@ class Gateway:
 
     async def agent_id(self, ref: AgentRef) -> int:
         """Return the agent's number in the storage, making the agent if it is new."""
-        stored = await self.storage.read_state(ref)
-        if stored is None:
-            stored = (await self.storage.write(lambda tx: tx.load_states([ref])))[ref]
-        return stored.agent_id
+        return await agent_number(self.storage, ref)
 
     def request_of(self, connection: HTTPConnection, body: bytes = b"") -> Request:
         """Return a request or upgrade as agents see it."""

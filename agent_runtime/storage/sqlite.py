@@ -21,7 +21,7 @@ from agent_runtime.storage.protocol import EffectRow, Storage, Transaction
 from agent_runtime.storage.sqlite_errors import storage_errors
 from agent_runtime.storage.sqlite_private import PrivateDatabases
 from agent_runtime.storage.sqlite_reads import SqliteReads
-from agent_runtime.storage.sqlite_transaction import SqliteTransaction
+from agent_runtime.storage.sqlite_transaction import Params, SqliteTransaction
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class _Writer:
         self._connection = connection
         self.transaction: Transaction = SqliteTransaction(self._run, self._run_many)
 
-    async def _run(self, statement: str, params: Sequence[Json] = ()) -> list[tuple[Json, ...]]:
+    async def _run(self, statement: str, params: Params = ()) -> list[tuple[Json, ...]]:
         with storage_errors(str(self._path)):
             return list(await self._connection.execute_fetchall(statement, params))  # type: ignore[arg-type]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import orjson
 
@@ -22,7 +22,8 @@ from agent_runtime.storage.protocol import (
     Transaction,
 )
 
-Run = Callable[[str, Sequence[Json]], Awaitable[list[tuple[Json, ...]]]]
+Params = Sequence[Json] | Mapping[str, Json]
+Run = Callable[[str, Params], Awaitable[list[tuple[Json, ...]]]]
 RunMany = Callable[[str, Iterable[Sequence[Json]]], Awaitable[None]]
 
 
@@ -213,12 +214,12 @@ class SqliteTransaction(Transaction):
                 "agent_id": agent_id,
                 "history_count": retention.history_count,
                 "history_bytes": retention.history_bytes,
-            },  # type: ignore[arg-type]
+            },
         )
         expired = now - int(retention.receipt_age.total_seconds() * 1000)
         limits = {"agent_id": agent_id, "expired": expired, "count": retention.receipt_count}
-        await self._run(sql.DELETE_RECEIPTS, limits)  # type: ignore[arg-type]
-        await self._run(sql.DELETE_INVOCATIONS, limits)  # type: ignore[arg-type]
+        await self._run(sql.DELETE_RECEIPTS, limits)
+        await self._run(sql.DELETE_INVOCATIONS, limits)
 
     async def prune_feed(self, before: int) -> None:
         """See `Transaction.prune_feed`."""
