@@ -11,12 +11,13 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 	then echo $$each; break; fi; done)
 MODULE ?= examples/quickstart.py
 
-.PHONY: help demo dev test check format bench clean
+.PHONY: help demo chat dev test $(TIERS) check format bench clean
 
 help:
 	@echo "make demo    a background agent at work; its worker is killed, nothing is lost"
+	@echo "make chat    an agent that talks, remembers and summarizes; killed in the middle of a turn"
 	@echo "make dev     Temporal and a worker for MODULE=$(MODULE)"
-	@echo "make test    all tests, fast ones first"
+	@echo "make test    all tests; make unit (or another folder of tests/) those of one tier"
 	@echo "make check   format, lint and types"
 	@echo "make format  let the formatter rewrite the code"
 	@echo "make bench   measurements, each beside its peer or floor"
@@ -28,11 +29,11 @@ $(VENV)/bin/python:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[local,gateway]'
+	$(PY) -m pip install -qq --constraint constraints.txt --editable '.[local,gateway]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable '.[local,gateway]'
+	$(PY) -m pip install -qq --constraint constraints.txt --group dev --editable '.[local,gateway]'
 	@touch $@
 
 $(SCHEMA)/.ready: pyproject.toml | $(VENV)/bin/python
@@ -44,21 +45,28 @@ $(SCHEMA)/.ready: pyproject.toml | $(VENV)/bin/python
 demo: $(VENV)/.runtime
 	$(PY) examples/background_agent/demo.py
 
+chat: $(VENV)/.runtime
+	$(PY) examples/chat_agent/demo.py
+
 dev: $(VENV)/.runtime
 	$(VENV)/bin/agent-runtime dev $(MODULE)
 
+# One after the other, the fast ones first, whatever --jobs says.
 test: $(VENV)/.development $(SCHEMA)/.ready
-	@for tier in $(TIERS); do \
-		if ! ls tests/$$tier/test_*.py >/dev/null 2>&1; then continue; fi; \
-		echo "== $$tier"; \
-		$(PY) -m pytest -q tests/$$tier || exit 1; \
-	done
+	@$(MAKE) --no-print-directory --jobs=1 $(TIERS)
+
+$(TIERS): $(VENV)/.development
+	@echo "== $@"
+	@$(PY) -m pytest -q tests/$@
+
+acceptance: $(SCHEMA)/.ready
 
 check: $(VENV)/.development
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	cd examples/background_agent && MYPYPATH=../.. ../../$(PY) -m mypy --strict agents.py workflows.py demo.py ../quickstart.py
+	cd examples/chat_agent && MYPYPATH=../.. ../../$(PY) -m mypy --strict agents.py offline_model.py demo.py
 
 format: $(VENV)/.development
 	$(PY) -m ruff format .

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from agent_runtime.activities.final_failure import as_final
+from agent_runtime.activities.staying_alive import staying_alive
 from agent_runtime.call import CALL_ACTIVITY, HANDLERS_ACTIVITY, StepCall, StepResult
 from agent_runtime.errors import AgentRuntimeError, from_record
-from agent_runtime.host import AgentHost
+from agent_runtime.handlers.runner import run_handlers
+from agent_runtime.hosting.host import AgentHost
 from agent_runtime.identity import agent_ref
 from agent_runtime.json_value import to_json
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, call_value
-from agent_runtime.runner import run_handlers
-
-_HEARTBEAT_SECONDS = 1.0
 
 
 class InvocationActivities:
@@ -33,7 +30,7 @@ class InvocationActivities:
         Idempotency: an entry stays in the inbox until its outcome is stored; a repeat runs what is
         left, and effects committed before the crash are found in each invocation's journal.
         """
-        async with _heartbeats(), _repeated_after_shutdown():
+        async with staying_alive():
             return await run_handlers(self._host, agent_ref(agent, name))
 
     @activity.defn(name=CALL_ACTIVITY)
@@ -45,8 +42,8 @@ class InvocationActivities:
         info = activity.info()
         ref, key = agent_ref(step.agent, step.name), f"{info.workflow_run_id}/{info.activity_id}"
         to_json(step.args, what="the arguments")
-        value = call_value(step.method, step.args)
-        async with _heartbeats(), _repeated_after_shutdown():
+        value = call_value(step.method, step.args, event=step.event)
+        async with staying_alive():
             await self._submit(AgentBatch(ref, [Mutation(key, MutationKind.CALL, value)]))
             try:
                 outcome = await self._host.outcomes.wait(ref, key)
@@ -56,38 +53,10 @@ class InvocationActivities:
                     await self._submit(AgentBatch(ref, [Mutation(key, MutationKind.CANCEL)]))
                 raise
         if "error" in outcome:
-            raise from_record(outcome["error"])
+            raise as_final(from_record(outcome["error"]))
         return StepResult(outcome["result"])
 
     async def _submit(self, batch: AgentBatch) -> None:
         [outcome] = await self._host.commit_batch(batch)
         if isinstance(outcome, AgentRuntimeError):
             raise outcome
-
-
-@asynccontextmanager
-async def _repeated_after_shutdown() -> AsyncIterator[None]:
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not activity.is_worker_shutdown():
-            raise
-        raise ApplicationError(
-            "the worker is stopping",
-            type="WorkerStopping",
-            category=ApplicationErrorCategory.BENIGN,
-        ) from None
-
-
-@asynccontextmanager
-async def _heartbeats() -> AsyncIterator[None]:
-    async def beat() -> None:
-        while True:
-            activity.heartbeat()
-            await asyncio.sleep(_HEARTBEAT_SECONDS)
-
-    beating = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
@@ -18,8 +17,9 @@ from agent_runtime.call import (
     StepMutation,
     StepReceipt,
 )
+from agent_runtime.clock import now_milliseconds
 from agent_runtime.errors import AgentRuntimeError, InternalError, InvalidRequestError
-from agent_runtime.host import AgentHost
+from agent_runtime.hosting.host import AgentHost
 from agent_runtime.identity import agent_ref
 from agent_runtime.json_value import to_json
 from agent_runtime.mutation import (
@@ -84,7 +84,7 @@ class StateActivities:
         return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=text))
 
     async def _keep_answers(self, answers: dict[str, str]) -> None:
-        now = time.time_ns() // 1_000_000
+        now = now_milliseconds()
 
         async def unit(tx: Transaction) -> None:
             for answer_id, text in answers.items():

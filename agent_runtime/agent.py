@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -11,16 +11,34 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
-from agent_runtime.connected import ConnectedAgent
+from agent_runtime.agent_connection import BROADCAST, frame_payload
+from agent_runtime.durable_compaction.session_jobs import AgentCompactionJobs
 from agent_runtime.errors import InternalError
+from agent_runtime.generation.generation import Generation
+from agent_runtime.generation.session_turns import SessionTurns
+from agent_runtime.generation.turn_run import (
+    DEFAULT_ANSWER_TIMEOUT,
+    DEFAULT_MAX_STEPS,
+    TurnOptions,
+    run_turn,
+)
+from agent_runtime.handlers.connected import ConnectedAgent
+from agent_runtime.handlers.session_journal import SessionJournal
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.llm.open_models import ModelChoice
 from agent_runtime.mutation import MutationKind, Receipt
+from agent_runtime.session.message import Message
+from agent_runtime.session.registered_session import RegisteredSession
+from agent_runtime.session.session import Session
+from agent_runtime.session.session_manager import SessionManager
+from agent_runtime.session.session_store import SessionStore
+from agent_runtime.session.tool import Tool
 from agent_runtime.state import UNSET, StateSchema, StateT, Unset
 
 if TYPE_CHECKING:
-    from agent_runtime.effects import Effects
-    from agent_runtime.remote import RemoteAgent
+    from agent_runtime.handlers.effects import Effects
+    from agent_runtime.handlers.remote import RemoteAgent
 
 T = TypeVar("T")
 
@@ -52,12 +70,19 @@ class Agent(ConnectedAgent, Generic[StateT]):
     initial_state: Any = UNSET
     """The state of a new agent, stored when it is first read (state-and-sync 7.2)."""
 
+    model: ModelChoice | None = None
+    """The language model of `generate`: how to reach it, or one that is open; None for the
+    process's, which is configured by `AGENT_RUNTIME_MODEL` and its siblings."""
+
     _ref: AgentRef
     _effects: Callable[[], Effects]
     _schema: StateSchema[StateT]
     _stored_text: str | None = None
     _stored_version: int = 0
     _is_initial_read: bool = False
+    _manager: SessionManager | None = None
+    _default_session: Session | None = None
+    _session_turns: SessionTurns
 
     @property
     def name(self) -> str:
@@ -136,6 +161,18 @@ class Agent(ConnectedAgent, Generic[StateT]):
         """
         return await self._effects().mutate(MutationKind.UPDATE, update=change)
 
+    async def destroy(self) -> None:
+        """Destroy this agent: state, history, SQL, calls, connections (state-and-sync 13.3).
+
+        All of it is gone when this returns, and its other handlers are stopped. The handler that
+        asked may go on for five seconds, to return what its caller is to get; whatever it does with
+        the agent raises. Then the clients are disconnected, and who comes next meets a new agent.
+
+        Raises:
+            AgentDestroyedError: Somebody else has destroyed it already.
+        """
+        await self._effects().destroy()
+
     async def sql(self, query: str, *params: Json) -> list[dict[str, Json]]:
         """Run one statement on the agent's own database and return its rows (state-and-sync 15).
 
@@ -163,7 +200,8 @@ class Agent(ConnectedAgent, Generic[StateT]):
         """Run an outside effect at most once to completion and return its recorded result.
 
         Use it around model calls and everything else that costs or must not happen twice. A crash
-        between the effect and its record can still repeat it.
+        between the effect and its record can still repeat it. The error of the last attempt is
+        recorded too: a repeated handler gets it again, of the same class, with its arguments.
 
         Args:
             name: Shown in errors; tells a repeated handler that it asks for the same thing.
@@ -178,6 +216,95 @@ class Agent(ConnectedAgent, Generic[StateT]):
             NotSerializableError: The result is not JSON.
         """
         return await self._effects().step(name, run, attempts, timeout, backoff)
+
+    @property
+    def session_store(self) -> SessionStore:
+        """Where the agent's conversations are; `Session.create(self)` makes one there."""
+        return SessionJournal(self._ref, self._effects)
+
+    @property
+    def session_compaction_jobs(self) -> AgentCompactionJobs:
+        """How conversations are summarized: by durable jobs, one at a time for each."""
+        return AgentCompactionJobs(self._ref, self._effects)
+
+    @property
+    def sessions(self) -> SessionManager:
+        """The agent's named conversations, set up by `configure_sessions`."""
+        if self._manager is None:
+            self._manager = self.configure_sessions(SessionManager(self, make=self._make_session))
+        return self._manager
+
+    @property
+    def session(self) -> Session:
+        """The agent's default conversation, set up by `configure_session`."""
+        return self.get_session("")
+
+    def get_session(self, session_id: str) -> Session:
+        """Return one of the agent's conversations, registered or not, `""` for the default one."""
+        session = self.sessions.get_session(session_id)
+        if session_id == "":
+            # The manager forgets what nobody holds.
+            self._default_session = session
+        return session
+
+    def configure_session(self, session: Session) -> Session:
+        """Set up a conversation, by chaining; called before its first use.
+
+        Without `configure_sessions` it is called for every conversation of the agent, with it for
+        the default one only.
+        """
+        return session
+
+    def configure_sessions(self, manager: SessionManager) -> SessionManager:
+        """Set up all conversations but the default one, by chaining; called once, before them.
+
+        Without it they are set up as `configure_session` says.
+        """
+        return manager
+
+    async def generate(
+        self,
+        message: str | Message | None = None,
+        *,
+        session_id: str = "",
+        tools: Sequence[Tool] = (),
+        max_steps: int = DEFAULT_MAX_STEPS,
+        timeout: timedelta = DEFAULT_ANSWER_TIMEOUT,
+    ) -> Generation:
+        """Let the model answer in a conversation, running the tools that it asks for.
+
+        It is sent the session's frozen prompt, visible history and tools. Each answer is stored as
+        an assistant's message, with the results of its tools in it; the model is asked again until
+        it asks for no tool. Turns of one session queue.
+
+        In a repeated handler nothing is asked, run or stored again that was recorded. A tool runs
+        within the handler: what it does to the agent is done once. A crash between a tool's own
+        outside effect and its record can still repeat it.
+
+        Errors that can pass are waited for, a few times. A conversation that is too long for the
+        model is compacted once. Text is shown to connected clients while it arrives, in frames
+        `agent_runtime_text`. Cancelling the handler ends the request to the model.
+
+        Args:
+            message: The user's, stored first; a text or a whole message, whose id makes it the
+                same message when it comes again. None to answer what is there.
+            session_id: Which conversation, `""` for the default one.
+            tools: Beside those of the session and the agent's methods marked `@tool()`.
+            max_steps: How often the model is asked at the most.
+            timeout: For each answer, waiting for errors to pass included.
+
+        Raises:
+            ConfigurationError: No model is configured.
+            ModelError: The model gave no usable answer; what was stored stays.
+            InvalidRequestError: Two tools have one name, there is nothing to answer, or a tool
+                asked for a turn of the session whose turn it runs in.
+        """
+        options = TurnOptions(tuple(tools), max_steps, timeout)
+        return await run_turn(self, message, session_id, options)
+
+    async def broadcast_session_frame(self, text: str) -> None:
+        """Tell connected clients of a conversation's status; a repeated handler may do so again."""
+        await self._effects().announce(BROADCAST, {**frame_payload(text), "without": []})
 
     def agent(self, class_name: str, name: str) -> RemoteAgent:
         """Return another agent, to call it or change its state as a journalled effect.
@@ -204,6 +331,13 @@ class Agent(ConnectedAgent, Generic[StateT]):
         """Be told of an error that no caller gets, such as one raised by `on_state_changed`."""
         logger.error("%s: %s", self._ref, error, exc_info=error)
 
+    def _make_session(self, session_id: str) -> Session | None:
+        is_managed = type(self).configure_sessions is not Agent.configure_sessions
+        if is_managed and session_id != "":
+            return None
+        session = Session.create(RegisteredSession(self, session_id)).for_session(session_id)
+        return self.configure_session(session)
+
     def _current_text(self) -> str | bytes | None:
         undecided = self._undecided()
         if undecided is None:
@@ -229,6 +363,7 @@ class Agent(ConnectedAgent, Generic[StateT]):
         if "_ref" in self.__dict__:
             raise InternalError(f"{ref}: the agent object is in use already")
         self._ref, self._schema, self._effects = ref, schema, effects
+        self._session_turns = SessionTurns()
 
     def _show(self, text: str | None, version: int) -> None:
         """Let `state` show a committed state, unless a newer one is shown already."""

@@ -12,7 +12,7 @@ from agent_runtime.json_value import Json, from_json, to_json
 from agent_runtime.storage.protocol import ConnectionRow
 
 if TYPE_CHECKING:
-    from agent_runtime.effects import Effects
+    from agent_runtime.handlers.effects import Effects
 
 Message = str | bytes
 
@@ -77,8 +77,12 @@ class Connection:
         await self._change(replace(self._row, state=None if value is None else text))
 
     async def set_readonly(self, is_readonly: bool = True) -> None:
-        """Let the client change the state, or not."""
-        await self._change(replace(self._row, is_readonly=is_readonly))
+        """Let the client change the state, or not.
+
+        A client that came with a read-only token is never let.
+        """
+        kept = is_readonly or self._row.has_readonly_token
+        await self._change(replace(self._row, is_readonly=kept))
 
     async def send(self, message: Message | Json) -> None:
         """Send a text, bytes, or a JSON value as text."""

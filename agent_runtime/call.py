@@ -12,12 +12,14 @@ class StepCall:
 
     Args:
         args: JSON values, positional.
+        event: "session" if `method` is one of a conversation's.
     """
 
     agent: str
     name: str
     method: str
     args: list[Any] = field(default_factory=list)
+    event: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,92 @@ class EntityRun:
     carried: list[list[str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class CompactionRun:
+    """A compaction asked for: of one session's active path, or of the path to a leaf.
+
+    Args:
+        is_automatic: It was asked for because the session had grown past its threshold.
+    """
+
+    agent: str
+    name: str
+    session_id: str = ""
+    leaf_id: str = ""
+    is_automatic: bool = False
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What a compaction is to summarize, as its workflow knows it.
+
+    Args:
+        chunks: How many parts the range was split into; 0 if there is nothing to summarize.
+        reason: Why there is nothing.
+    """
+
+    chunks: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CompactionStage:
+    """What summarizing all parts of a stage has led to.
+
+    Args:
+        next_chunks: How many summaries are to be made of these; 0 if the last one is made.
+        reason: Why the job must end here, empty if it need not.
+    """
+
+    next_chunks: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CompactionOutcome:
+    """How a compaction ended.
+
+    Args:
+        status: "applied"; "skipped" if there was nothing to do or it no longer fitted; "failed";
+            "cancelled".
+        reason: Why it was not applied.
+    """
+
+    status: str
+    reason: str = ""
+    from_message_id: str = ""
+    to_message_id: str = ""
+    overlay_id: str = ""
+    summary_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class CompactionProgress:
+    """How far a compaction is.
+
+    Args:
+        phase: "planning", "summarizing", "committing", or how it has ended.
+        stage: How often the summaries were merged, or cut shorter, up to now.
+        parts: How many summaries the stage has.
+        done: How many of them are stored.
+    """
+
+    phase: str
+    stage: int = 0
+    parts: int = 0
+    done: int = 0
+
+
 COMMIT_ACTIVITY = "agent_runtime.commit"
 STEP_ACTIVITY = "agent_runtime.step"
 CALL_ACTIVITY = "agent_runtime.call"
 HANDLERS_ACTIVITY = "agent_runtime.handlers"
+PLAN_COMPACTION_ACTIVITY = "agent_runtime.plan_compaction"
+SUMMARIZE_ACTIVITY = "agent_runtime.summarize"
+COMMIT_COMPACTION_ACTIVITY = "agent_runtime.commit_compaction"
+ABANDON_COMPACTION_ACTIVITY = "agent_runtime.abandon_compaction"
+COMPACTION_WORKFLOW = "agent_runtime.Compaction"
+COMPACTION_PROGRESS_QUERY = "progress"
 ENTITY_WORKFLOW = "agent_runtime.Agent"
 HANDLERS_WORKFLOW = "agent_runtime.Handlers"
 MUTATE_UPDATE = "mutate"

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from agent_runtime.commands import agents, state
+from agent_runtime.commands import agents, database, session, state
+from agent_runtime.commands.call import call
 from agent_runtime.commands.dev import dev
 from agent_runtime.commands.gateway import gateway
 from agent_runtime.commands.output import ExitCode, exit_code, print_failure
@@ -28,8 +29,11 @@ app = typer.Typer(
 app.command("dev")(dev)
 app.command("worker")(worker)
 app.command("gateway")(gateway)
+app.command("call")(call)
 app.add_typer(state.app, name="state")
+app.add_typer(session.app, name="session")
 app.add_typer(agents.app, name="agents")
+app.add_typer(database.app, name="db")
 
 
 def _print_version(is_asked: bool) -> None:

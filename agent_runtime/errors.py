@@ -8,12 +8,23 @@ AgentRuntimeError
 │   ├── MethodNotCallableError     the method exists but is not marked @callable
 │   ├── NotSerializableError       the value is not JSON (NaN, function, cycle, too deep ...)
 │   ├── StateTooLargeError         the state would exceed the size limit
-│   └── SqlError                   the agent's own SQL failed
+│   ├── SqlError                   the agent's own SQL failed
+│   └── SessionError               a session cannot do what it was asked
+│       ├── InvalidMessageError    no message, or an id that is kept for summaries
+│       ├── MessageTooLargeError   the message would exceed the size limit
+│       ├── UnknownMessageError    no message of that id in this session
+│       ├── UnknownSessionError    no session of that id is registered
+│       ├── InvalidCompactionError the range of a summary is on no path
+│       ├── InvalidSearchError     the limit of a search is out of range
+│       ├── ContextBlockError      the context block cannot be written or added
+│       ├── SessionSetupError      the session's set-up is incomplete, wrong or too late
+│       └── InvalidImportError     what is to be imported is not whole, or not welcome there
 ├── StateRejectedError             the state model or validate_state_change refused the value
 │   └── ReadonlyConnectionError    the change was made for a connection that may only read
 ├── ConflictError                  somebody else was first
 │   ├── VersionConflictError       expected_version is not the present version
-│   └── IdempotencyConflictError   the key was used before with another payload
+│   ├── IdempotencyConflictError   the key was used before with another payload
+│   └── AgentDestroyedError        the agent was destroyed meanwhile
 ├── HandlerError                   a handler of the agent raised
 │   ├── HandlerCancelledError      the call was cancelled before its handler finished
 │   ├── HandlerDivergedError       a repeated handler asked for other effects than before
@@ -26,9 +37,18 @@ AgentRuntimeError
 ├── StorageError                   the database refused
 │   ├── StorageUnavailableError    locked, closing or failing input/output
 │   ├── StorageFullError           no space left
-│   ├── StorageReadOnlyError       the data directory cannot be written
+│   ├── StorageReadOnlyError       the data directory or the database cannot be written
 │   ├── StorageCorruptError        the file is not a sound database
-│   └── StorageSchemaError         the file was written by a newer release
+│   └── StorageSchemaError         the schema is newer, or waits for its migration
+├── ModelError                     a language model gave no usable answer
+│   ├── ModelUnavailableError      its provider is out of order or cannot be reached
+│   │   ├── ModelRateLimitedError  too much was asked of it in too short a time
+│   │   └── ModelTimeoutError      no whole answer within the deadline
+│   ├── ModelRequestError          the provider refused the request as written
+│   │   ├── ModelAuthenticationError   the key is missing, wrong or not allowed this
+│   │   └── ContextTooLongError    the request is longer than the model can read
+│   ├── ModelRefusedError          the provider withheld the answer
+│   └── ModelResponseError         the answer is blank, reasoning only or malformed
 ├── ConfigurationError             a setting, module or address is wrong
 └── InternalError                  a bug in this library
 
@@ -39,6 +59,7 @@ are pinned by tests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -118,6 +139,46 @@ class SqlError(InvalidRequestError):
     """The agent's own SQL failed; the message holds the database's reason."""
 
 
+class SessionError(InvalidRequestError, ValueError):
+    """A session cannot do what it was asked; nothing was stored."""
+
+
+class InvalidMessageError(SessionError):
+    """The message has no string id and role, no list of parts, or an id kept for summaries."""
+
+
+class MessageTooLargeError(SessionError):
+    """The message would exceed the size limit; put large content elsewhere and refer to it."""
+
+
+class UnknownMessageError(SessionError):
+    """No message of that id exists in this session; nothing was stored."""
+
+
+class UnknownSessionError(SessionError):
+    """No session of that id is registered; list them with `SessionManager.list()`."""
+
+
+class InvalidCompactionError(SessionError):
+    """The range of a summary lies on no path of this session; nothing was stored."""
+
+
+class InvalidSearchError(SessionError):
+    """The limit of a search is out of range; give 1 to 1000."""
+
+
+class ContextBlockError(SessionError):
+    """The context block cannot be written, added or found; the message says why."""
+
+
+class SessionSetupError(SessionError):
+    """The session's set-up is incomplete, wrong or came after its first use."""
+
+
+class InvalidImportError(SessionError):
+    """What is to be imported is not whole, or would mix with what is there; nothing was stored."""
+
+
 class StateRejectedError(AgentRuntimeError):
     """The state model or `validate_state_change` refused the value; nothing was stored."""
 
@@ -136,6 +197,10 @@ class VersionConflictError(ConflictError):
 
 class IdempotencyConflictError(ConflictError):
     """The idempotency key was used before with another payload; use a new key."""
+
+
+class AgentDestroyedError(ConflictError):
+    """The agent was destroyed meanwhile; what comes next of its name is a new one."""
 
 
 class HandlerError(AgentRuntimeError):
@@ -199,7 +264,57 @@ class StorageCorruptError(StorageError):
 
 
 class StorageSchemaError(StorageError):
-    """The database was written by a newer release; upgrade this installation."""
+    """The schema is a newer release's: upgrade; or, on PostgreSQL, an older one's: migrate."""
+
+
+class ModelError(AgentRuntimeError):
+    """A language model gave no usable answer; its subclasses say why."""
+
+
+class ModelUnavailableError(ModelError):
+    """The model's provider is out of order or cannot be reached; try again later.
+
+    Temporal waits as long as the provider asked for, `retry_after_seconds` in the details, before
+    the next attempt.
+    """
+
+    is_retryable = True
+
+    @property
+    def next_retry_delay(self) -> timedelta | None:
+        """How long the provider asked to be left alone."""
+        seconds = self.details_map.get("retry_after_seconds")
+        return timedelta(seconds=seconds) if isinstance(seconds, int | float) else None
+
+
+class ModelRateLimitedError(ModelUnavailableError):
+    """The model's provider was asked too much in too short a time; try again later."""
+
+
+class ModelTimeoutError(ModelUnavailableError):
+    """The model gave no whole answer within the deadline; allow more time or ask for less."""
+
+
+class ModelRequestError(ModelError):
+    """The model's provider refused the request as written; correct it or the configuration."""
+
+
+class ModelAuthenticationError(ModelRequestError):
+    """The model's key is missing, wrong or not allowed this; the message names its variable."""
+
+
+class ContextTooLongError(ModelRequestError):
+    """The request is longer than the model can read; shorten or split it."""
+
+
+class ModelRefusedError(ModelError):
+    """The model or its provider's filter withheld the answer; ask for something else."""
+
+
+class ModelResponseError(ModelError):
+    """The model's answer is blank, reasoning only or malformed; another try may do better."""
+
+    is_retryable = True
 
 
 class ConfigurationError(AgentRuntimeError):
@@ -210,8 +325,20 @@ class InternalError(AgentRuntimeError):
     """A bug in this library; please report it with the log."""
 
 
+def repeats_handler(error: BaseException) -> bool:
+    """Tell whether a handler that ended so is run again, as what it needs will be back.
+
+    A model is no part of the runtime: its errors are the caller's, who knows how long to go on.
+    """
+    if not isinstance(error, AgentRuntimeError) or isinstance(error, ModelError):
+        return False
+    return error.is_retryable
+
+
 def text_of(error: BaseException) -> str:
-    """Return what an author's error says, nothing if even that raises."""
+    """Return what an error says without its class, nothing if even that raises."""
+    if isinstance(error, AgentRuntimeError):
+        return error.message
     try:
         return str(error)
     except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
@@ -68,15 +68,20 @@ class Response:
 
     Args:
         body: Text, bytes, or any JSON value, which is sent as `application/json`.
+        headers: Values by name; a list is sent as so many headers of the name, as several
+            `Set-Cookie` must be, and an empty one as none.
     """
 
     body: Json | bytes = ""
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
     def to_value(self) -> dict[str, Json]:
         """Return the response as JSON, its body in bytes and its headers complete."""
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers: dict[str, Json] = {
+            name.lower(): value if isinstance(value, str) else list(value)
+            for name, value in self.headers.items()
+        }
         if isinstance(self.body, bytes):
             body, kind = self.body, "application/octet-stream"
         elif isinstance(self.body, str):

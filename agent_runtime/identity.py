@@ -63,6 +63,28 @@ def handlers_workflow_id(task_queue: str, ref: AgentRef) -> str:
     return f"{task_queue}/handlers/{ref.class_name}/{ref.name}"
 
 
+def compaction_workflow_id(task_queue: str, ref: AgentRef, session_id: str, leaf_id: str) -> str:
+    """Return the id of the workflow that compacts a session, or one branch of it."""
+    slug = _SLUG_UNSAFE.sub("-", session_id.lower()).strip("-")[:40] or "default"
+    digest = _session_digest(session_id, leaf_id)
+    return f"{task_queue}/compaction/{ref.class_name}/{ref.name}/{slug}-{digest}"
+
+
+def compaction_job_prefix(session_id: str, leaf_id: str) -> str:
+    """Return what the keys of all compactions of a session, or one branch of it, begin with."""
+    return f"compaction/{_session_digest(session_id, leaf_id)}/"
+
+
+def compaction_job_key(session_id: str, leaf_id: str, run_id: str) -> str:
+    """Return the name under which a compaction keeps its parts."""
+    return f"{compaction_job_prefix(session_id, leaf_id)}{run_id}"
+
+
+def _session_digest(session_id: str, leaf_id: str) -> str:
+    text = f"{len(session_id)}/{session_id}/{leaf_id}"
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
+
+
 def file_stem(ref: AgentRef) -> str:
     """Return a file name for the agent: safe on every disk, and no two agents share one.
 

@@ -65,8 +65,16 @@ def from_json(text: str | bytes) -> Json:
 
 
 def fingerprint(value: Json) -> str:
-    """Return a digest that is equal for equal JSON values, whatever the order of keys."""
-    return hashlib.blake2b(orjson.dumps(value, option=_SORTED), digest_size=12).hexdigest()
+    """Return a digest that is equal for equal JSON values, whatever the order of keys.
+
+    Raises:
+        NotSerializableError: It is no JSON value.
+    """
+    try:
+        text = orjson.dumps(value, option=_SORTED)
+    except TypeError as error:
+        raise NotSerializableError(f"the value is not JSON: {_reason(value, error)}") from None
+    return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
 def _jsonable(value: object) -> object:

@@ -33,6 +33,8 @@ class MutationKind(StrEnum):
     """Store `initial_state` if no state was ever set; what reading does."""
     CALL = "call"
     """Put a handler call into the agent's inbox; the state stays as it is."""
+    DESTROY = "destroy"
+    """Destroy the agent with all that it has; the next contact meets a new one."""
     CANCEL = "cancel"
     """Ask the handler call with this key to stop; the state stays as it is."""
 
@@ -48,7 +50,7 @@ class Mutation:
         key: Idempotency key, 1 to 200 characters, unique within the agent.
         kind: What to do.
         value: The new state, the partial one of a merge, or what a call is given (`call_value`);
-            unused by reset, init and cancel.
+            unused by the other kinds.
         expected_version: Refuse unless the state has this version; None takes any.
         source: "server", or the id of the client connection that sent the state.
     """

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import PydanticUserError
 
 from agent_runtime.agent import Agent
+from agent_runtime.durable_compaction.compaction_job import COMPACTION_EVENT, COMPACTION_STEPS
 from agent_runtime.errors import (
     AgentRuntimeError,
     ConfigurationError,
@@ -24,6 +25,8 @@ from agent_runtime.errors import (
     UnknownMethodError,
 )
 from agent_runtime.handler import CallableOptions, callable_options
+from agent_runtime.handlers.manager_call import MANAGER_METHODS
+from agent_runtime.handlers.session_call import SESSION_EVENT, SESSION_METHODS
 from agent_runtime.identity import agent_ref
 from agent_runtime.json_value import Json
 from agent_runtime.state import StateSchema, Unset
@@ -40,6 +43,8 @@ EVENT_HOOKS = {
     "message": ("on_message",),
     "close": ("on_close",),
     "request": ("on_request",),
+    SESSION_EVENT: (*SESSION_METHODS, *MANAGER_METHODS),
+    COMPACTION_EVENT: tuple(COMPACTION_STEPS),
 }
 """The hooks for each thing that a client does."""
 
@@ -62,6 +67,7 @@ class AgentDefinition:
             raise ConfigurationError(
                 f"{self.class_name}: its state type cannot be used: {error}"
             ) from error
+        self._signatures: dict[str, inspect.Signature] = {}
         self.has_validator = self._overrides("validate_state_change")
         self.has_start = self._overrides("on_start")
         self.has_hook = self._overrides("on_state_changed")
@@ -101,7 +107,7 @@ class AgentDefinition:
                 raise UnknownMethodError(f"{self.class_name} has no hook for {event!r:.40}")
             return
         options = self.callable(method)
-        signature = inspect.signature(getattr(self.agent_class, method))
+        signature = self._signature(method)
         try:
             signature.bind(None, *([None] if options.streaming else []), *args)
         except TypeError as error:
@@ -113,7 +119,7 @@ class AgentDefinition:
         Surplus ones are left out; missing ones without a default are None.
         """
         options = self.callable(method)
-        parameters = list(inspect.signature(getattr(self.agent_class, method)).parameters.values())
+        parameters = list(self._signature(method).parameters.values())
         positional = [
             parameter
             for parameter in parameters[2 if options.streaming else 1 :]
@@ -126,11 +132,12 @@ class AgentDefinition:
 
     def returns_nothing(self, method: str) -> bool:
         """Tell whether a method is annotated to return None: its callers get no result at all."""
-        signature = inspect.signature(getattr(self.agent_class, method))
-        return signature.return_annotation in (None, "None")
+        return self._signature(method).return_annotation in (None, "None")
 
     def handles(self, event: str) -> bool:
         """Tell whether the class defines a hook for what a client does."""
+        if event in (SESSION_EVENT, COMPACTION_EVENT):
+            return True
         return any(self._overrides(hook) for hook in EVENT_HOOKS[event])
 
     def callables(self) -> dict[str, CallableOptions]:
@@ -144,6 +151,12 @@ class AgentDefinition:
 
     def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
         """Accept everything: the class defines no validator."""
+
+    def _signature(self, method: str) -> inspect.Signature:
+        # Taking one apart costs as much as many small things of a call together.
+        if method not in self._signatures:
+            self._signatures[method] = inspect.signature(getattr(self.agent_class, method))
+        return self._signatures[method]
 
     def _overrides(self, hook: str) -> bool:
         return getattr(self.agent_class, hook) is not getattr(Agent, hook)

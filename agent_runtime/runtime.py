@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from functools import partial
@@ -17,6 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from agent_runtime.activities.compaction import CompactionActivities
 from agent_runtime.activities.invocation import InvocationActivities
 from agent_runtime.activities.state import StateActivities
 from agent_runtime.call import (
@@ -25,19 +25,23 @@ from agent_runtime.call import (
     EntityRun,
     handler_queue,
 )
-from agent_runtime.channel import TASK_TIMEOUT
-from agent_runtime.client import DEFAULT_TIMEOUT, AgentClient
+from agent_runtime.client.agent_client import DEFAULT_TIMEOUT, AgentClient
+from agent_runtime.client.channel import TASK_TIMEOUT
+from agent_runtime.clock import now_milliseconds
 from agent_runtime.connection import connect_temporal
 from agent_runtime.direct_read import install_reader
 from agent_runtime.errors import ConfigurationError, StorageError
-from agent_runtime.host import AgentHost
+from agent_runtime.handlers.runner import watch_inboxes
+from agent_runtime.hosting.destruction import finish_destroys
+from agent_runtime.hosting.host import AgentHost
+from agent_runtime.hosting.state_reader import answer_query
 from agent_runtime.identity import AgentRef, handlers_workflow_id
+from agent_runtime.llm.open_models import ModelChoice, process_models
 from agent_runtime.registry import AgentClass, AgentRegistry
-from agent_runtime.runner import watch_inboxes
-from agent_runtime.state_reader import answer_query
+from agent_runtime.storage.opening import open_storage
 from agent_runtime.storage.protocol import Retention, Storage, Transaction
-from agent_runtime.storage.sqlite import SqliteStorage
 from agent_runtime.workflows.agent import AgentEntity
+from agent_runtime.workflows.compaction import Compaction
 from agent_runtime.workflows.handlers import AgentHandlers
 
 logger = logging.getLogger("agent_runtime")
@@ -48,12 +52,17 @@ HEARTBEAT_THROTTLE = timedelta(seconds=1.5)
 _READ_SECONDS = 1.5
 _SWEEP_SECONDS = 10.0
 _STALE_SECONDS = 5.0
+_ABANDONED_SECONDS = 60.0
+"""A destroy takes a few seconds at most: one that is older was cut short."""
 _MAX_STALE = 1_000
 _WAKE_PAUSES_SECONDS = (0.0, 0.5, 2.0)
 
 
 class AgentRuntime:
     """A worker process: hosts entities, commits state, runs handlers and change hooks.
+
+    While it runs, its `client` reaches the agents that it serves within this process, at once and
+    with the same guarantees; all others through Temporal.
 
     Use `async with await AgentRuntime.start(...)`, or `start` and `stop`.
     """
@@ -76,6 +85,7 @@ class AgentRuntime:
         self._retention = retention or Retention()
         self._state = StateActivities(self.host)
         invocation = InvocationActivities(self.host)
+        compaction = CompactionActivities(self.host)
         queue = client.task_queue
         self._workers = [
             Worker(
@@ -93,8 +103,15 @@ class AgentRuntime:
             Worker(
                 client.temporal,
                 task_queue=handler_queue(queue),
-                workflows=[AgentHandlers],
-                activities=[invocation.handlers, invocation.call],
+                workflows=[AgentHandlers, Compaction],
+                activities=[
+                    invocation.handlers,
+                    invocation.call,
+                    compaction.plan,
+                    compaction.summarize,
+                    compaction.commit,
+                    compaction.abandon,
+                ],
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_concurrent_activities=max_handlers,
                 sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -103,6 +120,7 @@ class AgentRuntime:
             ),
         ]
         self._owned_storage: Storage | None = None
+        self._model: ModelChoice | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waking: set[AgentRef] = set()
 
@@ -111,7 +129,9 @@ class AgentRuntime:
         cls,
         agents: Iterable[AgentClass],
         *,
-        data_dir: str | os.PathLike[str],
+        data_dir: str | os.PathLike[str] | None = None,
+        database_url: str | None = None,
+        storage: Storage | None = None,
         address: str | None = None,
         namespace: str | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
@@ -121,23 +141,29 @@ class AgentRuntime:
         entity: EntityRun | None = None,
         timeout: timedelta = DEFAULT_TIMEOUT,
         grace: timedelta = DEFAULT_GRACE,
+        model: ModelChoice | None = None,
     ) -> AgentRuntime:
         """Connect, open the storage and serve the agents until `stop`.
 
         Args:
+            data_dir: Of the SQLite database; made if missing.
+            database_url: Of a PostgreSQL database, in place of `data_dir`.
+            storage: An open one in place of both; closed by `stop`.
             max_cached_agents: Entities kept warm, about 60 KiB each.
             max_handlers: Agents whose handlers run at the same time in this process.
             entity: Limits of the entity runs that this process's handlers start.
             timeout: How long those handlers wait for other agents' state.
             grace: How long `stop` lets commits end.
+            model: What this process's agents ask and who writes its summaries, unless they say
+                otherwise; opened at its first use. One that you have open stays yours to close.
 
         Raises:
             ConfigurationError: An agent class cannot be served, or Temporal has no such namespace.
             TemporalUnreachableError: Nothing answers at the address.
-            StorageError: The data directory cannot be used.
+            StorageError: The database cannot be used.
         """
         registry = AgentRegistry(agents)
-        storage = await SqliteStorage.open(data_dir)
+        storage = storage or await open_storage(data_dir, database_url)
         try:
             client = AgentClient(
                 await connect_temporal(address, namespace),
@@ -157,6 +183,7 @@ class AgentRuntime:
                 grace=grace,
             )
             runtime._owned_storage = storage
+            runtime._model = model
             runtime._begin()
             await runtime._until_running()
         except BaseException:
@@ -181,13 +208,20 @@ class AgentRuntime:
         await asyncio.gather(*(task for task in self._tasks if task.get_name() == "worker"))
 
     async def stop(self) -> None:
-        """Take no new work, let commits end, hand running handlers to others, close the storage."""
+        """Take no new work, let commits end, hand running handlers to others, close the storage.
+
+        What its client is asked from now on goes through Temporal, to other workers.
+        """
+        self.client.channel.local_commit = None
         self._state.drain()
         await asyncio.gather(*(worker.shutdown() for worker in self._workers if worker.is_running))
         # The workers have ended, or had not begun: those would be waited for in vain.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._model is not None and process_models.default is self._model:
+            process_models.default = None
+        await process_models.close()
         if self._owned_storage is not None:
             await self.client.close()
             await self._owned_storage.close()
@@ -195,6 +229,8 @@ class AgentRuntime:
     def _begin(self) -> None:
         if self._tasks:
             return
+        if self._model is not None:
+            process_models.default = self._model
         loop = asyncio.get_running_loop()
 
         def read(agent: str, name: str, request: str) -> str:
@@ -209,6 +245,9 @@ class AgentRuntime:
         for worker in self._workers:
             self._spawn(work(worker), "worker")
         self._spawn(watch_inboxes(self.host), "watch")
+        if self.client.channel.storage is not None:
+            # Who reads through the entity must meet one that knows the agent.
+            self.client.channel.local_commit = self.host.commit_batch
         self._spawn(self._sweep(), "sweep").add_done_callback(lambda _: take_out())
 
     async def _until_running(self) -> None:
@@ -268,20 +307,26 @@ class AgentRuntime:
         return True
 
     async def _sweep(self) -> None:
-        """Now and then: wake handlers that a crash left behind, and drop what is out of date."""
+        """Now and then: wake handlers that a crash left behind, and drop what is out of date.
+
+        At once those that a crash of this worker's predecessor may have left behind.
+        """
+        stale_seconds = 0.0
         while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            now = time.time_ns() // 1_000_000
+            now = now_milliseconds()
             try:
-                stale = now - int(_STALE_SECONDS * 1000)
+                stale = now - int(stale_seconds * 1000)
                 for ref in await self.storage.read_waiting_agents(stale, _MAX_STALE):
                     if ref not in self.host.runners:
                         self._wake_soon(ref)
-                before = now - int(self._retention.outbox_age.total_seconds() * 1000)
-                await self.storage.write(partial(_prune_feed, before))
+                await finish_destroys(self.storage, before=now - int(_ABANDONED_SECONDS * 1000))
+                await self.storage.write(partial(_prune, self._retention, now))
             except StorageError as error:
                 logger.warning("sweep: %s", error)
+            stale_seconds = _STALE_SECONDS
+            await asyncio.sleep(_SWEEP_SECONDS)
 
 
-async def _prune_feed(before: int, tx: Transaction) -> None:
-    await tx.prune_feed(before)
+async def _prune(retention: Retention, now: int, tx: Transaction) -> None:
+    await tx.prune_feed(now - int(retention.outbox_age.total_seconds() * 1000))
+    await tx.prune_destroyed(now - int(retention.receipt_age.total_seconds() * 1000))

@@ -92,11 +92,12 @@ class StateSchema(Generic[StateT]):
             value: StateT = orjson.loads(text)
             return value
         try:
-            return self._adapter.validate_json(text)
+            loaded: StateT = self._adapter.validator.validate_json(text)
         except ValidationError as error:
             raise StateRejectedError(
                 f"the state does not fit its type: {_reasons(error)}"
             ) from None
+        return loaded
 
     def dump(self, value: StateT) -> bytes:
         """Write the author's value as JSON text.
@@ -109,7 +110,7 @@ class StateSchema(Generic[StateT]):
         # Through Python values first: pydantic's own writer turns NaN into null without a word.
         try:
             # Without computed fields, which a model that forbids extra keys would not take back.
-            plain = self._adapter.dump_python(
+            plain = self._adapter.serializer.to_python(
                 value, mode="json", by_alias=True, round_trip=True, warnings="error"
             )
         except ValueError as error:

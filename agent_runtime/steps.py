@@ -7,6 +7,7 @@ step, and steps of a run after a reset or continue-as-new are new ones.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from agent_runtime.call import (
 )
 from agent_runtime.errors import InvalidRequestError, StateTooLargeError, from_failure
 from agent_runtime.identity import agent_ref
+from agent_runtime.session.parent import AUTO, Parent, parent_value
 
 _COMMIT_TIMEOUT = timedelta(seconds=10)
 _RUN_TIMEOUT = timedelta(days=30)
@@ -38,6 +40,14 @@ _RETRIES = RetryPolicy(
 
 MAX_STEP_BYTES = 2_090_000
 """The server takes 2 MiB; text beyond ASCII counts as its JSON escapes."""
+
+
+@dataclass(frozen=True)
+class CompactedRange:
+    """The first and last message that a new summary stands for."""
+
+    from_message_id: str
+    to_message_id: str
 
 
 class AgentStep:
@@ -90,7 +100,41 @@ class AgentStep:
             HandlerError: The method raised; not retried.
             InvalidRequestError: No such class or method, or not callable.
         """
-        request = StepCall(self.ref.class_name, self.ref.name, method, list(args))
+        return await self._call(method, list(args))
+
+    async def append_message(
+        self, message: dict[str, Any], *, session_id: str = "", parent_id: Parent = AUTO
+    ) -> bool:
+        """Append a message to one of the agent's conversations (sessions 4.1).
+
+        Returns:
+            False if a message of its id was there; nothing changed then.
+
+        Raises:
+            InvalidMessageError: It is no message, or has an id kept for summaries.
+        """
+        args = [session_id, [message], parent_value(parent_id)]
+        [result] = await self._call("append_messages", args, "session")
+        return bool(result["is_inserted"])
+
+    async def compact_session(
+        self, *, session_id: str = "", leaf_id: str | None = None
+    ) -> CompactedRange | None:
+        """Summarize a part of one of the agent's conversations now (sessions 9.1).
+
+        Returns:
+            The range that a summary now stands for; None if nothing was stored.
+
+        Raises:
+            SessionSetupError: The agent has no compaction function.
+        """
+        result = await self._call("compact", [session_id, leaf_id], "session")
+        if result is None:
+            return None
+        return CompactedRange(result["from_message_id"], result["to_message_id"])
+
+    async def _call(self, method: str, args: list[Any], event: str = "") -> Any:
+        request = StepCall(self.ref.class_name, self.ref.name, method, args, event)
         size = _size(request)
         if size > MAX_STEP_BYTES:
             raise InvalidRequestError(

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent_runtime import Agent, callable
+from agent_runtime.compaction.compact_function import create_compact_function
+from agent_runtime.session.session import Session
 from bench.peers.plain_transaction import PlainTransactions
 
 
@@ -70,4 +72,20 @@ class Counter(Agent[Count]):
         return [ours, plain]
 
 
-ALL: list[type[Agent[Any]]] = [Board, Counter, CounterAgent, RpcAgent]
+TALKER_OPTIONS: dict[str, int] = {"tail_token_budget": 2_000, "max_prompt_chars": 100_000}
+
+
+async def summarize_at_once(prompt: str) -> str:
+    """Answer as a model that takes no time."""
+    return "a summary of what was said " * 20
+
+
+class Talker(Agent):
+    """Has a conversation that is compacted."""
+
+    def configure_session(self, session: Session) -> Session:
+        """Summarize in parts of 100,000 characters."""
+        return session.on_compaction(create_compact_function(summarize_at_once, **TALKER_OPTIONS))
+
+
+ALL: list[type[Agent[Any]]] = [Board, Counter, CounterAgent, RpcAgent, Talker]

@@ -1,4 +1,4 @@
-"""Fixtures of all tiers: a real Temporal server, and runtimes on folders of their own."""
+"""Settings and fixtures of all tiers: a real Temporal server, runtimes on folders of their own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from agent_runtime.agent import Agent
 from agent_runtime.call import EntityRun
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.local.postgres_server import PostgresServer
+from agent_runtime.local.temporal_server import TemporalServer
 from agent_runtime.runtime import AgentRuntime
 from agent_runtime.storage.protocol import Retention
 from agent_runtime.storage.sqlite import SqliteStorage
-from agent_runtime.temporal_server import TemporalServer
+from tests.support.postgres_databases import PostgresDatabases
+
+# A busy machine is slow now and then; that is nothing about the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +33,17 @@ async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Te
     """One real development server for the whole run."""
     async with TemporalServer(tmp_path_factory.mktemp("temporal")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+async def postgres(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[PostgresDatabases]:
+    """One real PostgreSQL server for the whole run."""
+    folder = tmp_path_factory.mktemp("postgres")
+    settings = {"deadlock_timeout": "50ms"}
+    async with PostgresServer(folder, is_durable=False, settings=settings) as server:
+        yield PostgresDatabases(server)
 
 
 @pytest.fixture

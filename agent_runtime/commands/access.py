@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from agent_runtime.client import AgentClient
+    from agent_runtime.client.agent_client import AgentClient
     from agent_runtime.config import Settings
-    from agent_runtime.storage.sqlite import SqliteStorage
+    from agent_runtime.storage.protocol import Storage
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ async def open_client(target: Target) -> AsyncIterator[AgentClient]:
     Raises:
         TemporalUnreachableError: Nothing answers there.
     """
-    from agent_runtime.client import AgentClient
+    from agent_runtime.client.agent_client import AgentClient
 
     settings = target.settings()
     async with await AgentClient.connect(
@@ -79,8 +79,8 @@ async def open_client(target: Target) -> AsyncIterator[AgentClient]:
 
 
 @asynccontextmanager
-async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
-    """Open the database of the data directory; None if there is none.
+async def open_storage(target: Target) -> AsyncIterator[Storage | None]:
+    """Open the PostgreSQL database of the settings, else that of the data directory, or neither.
 
     None too if the options name a Temporal server and no directory: then that server is meant, not
     what happens to lie in the current folder.
@@ -89,26 +89,32 @@ async def open_storage(target: Target) -> AsyncIterator[SqliteStorage | None]:
         ConfigurationError: A data directory was named and is no directory.
         StorageError: There is a database, and it cannot be used.
     """
-    from agent_runtime.errors import ConfigurationError, StorageReadOnlyError
-    from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
-
-    data_dir = target.settings().data_dir
-    if target.address is not None and target.data_dir is None:
-        yield None
-        return
-    try:
-        if data_dir.exists() and not data_dir.is_dir():
-            raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
-        is_here = (data_dir / FILE_NAME).exists()
-    except PermissionError as error:
-        raise StorageReadOnlyError(
-            f"{error.filename} cannot be entered; check its owner and mode"
-        ) from error
+    settings = target.settings()
+    if settings.database_url is not None:
+        is_here = True
+    elif target.address is not None and target.data_dir is None:
+        is_here = False
+    else:
+        is_here = _has_file(settings.data_dir)
     if not is_here:
         yield None
         return
-    storage = await SqliteStorage.open(data_dir)
+    storage = await settings.open_storage()
     try:
         yield storage
     finally:
         await storage.close()
+
+
+def _has_file(data_dir: Path) -> bool:
+    from agent_runtime.errors import ConfigurationError, StorageReadOnlyError
+    from agent_runtime.storage.sqlite import FILE_NAME
+
+    try:
+        if data_dir.exists() and not data_dir.is_dir():
+            raise ConfigurationError(f"{data_dir} is a file; name a directory with --data-dir")
+        return (data_dir / FILE_NAME).exists()
+    except PermissionError as error:
+        raise StorageReadOnlyError(
+            f"{error.filename} cannot be entered; check its owner and mode"
+        ) from error

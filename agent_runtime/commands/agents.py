@@ -1,7 +1,8 @@
-"""`agent-runtime agents`: which agents there are, and what is known of one."""
+"""`agent-runtime agents`: which agents there are, what is known of one, and destroying one."""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,14 +10,15 @@ import typer
 
 from agent_runtime.commands import options
 from agent_runtime.commands.access import Target, open_client, open_storage, run
-from agent_runtime.commands.output import print_json, print_table
+from agent_runtime.commands.output import print_json, print_table, printable
 
 if TYPE_CHECKING:
     from agent_runtime.identity import AgentRef
     from agent_runtime.json_value import Json
-    from agent_runtime.storage.sqlite import SqliteStorage
+    from agent_runtime.mutation import Receipt
+    from agent_runtime.storage.protocol import Storage
 
-app = typer.Typer(help="List agents and describe one.", no_args_is_help=True)
+app = typer.Typer(help="List agents, describe or delete one.", no_args_is_help=True)
 
 _PAGE = 500
 
@@ -68,6 +70,53 @@ def describe(
     print_table(f"{class_name}/{name}", ["", ""], rows, empty="")
 
 
+@app.command("delete")
+def delete(
+    class_name: options.AgentClassName,
+    name: options.AgentName,
+    is_sure: options.IsSure = False,
+    key: options.Key = None,
+    expected_version: options.ExpectedVersion = None,
+    as_json: options.AsJson = False,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    task_queue: options.TaskQueue = None,
+    timeout: options.Timeout = None,
+) -> None:
+    """Destroy an agent with all that it has; the next contact meets a new one."""
+    if not is_sure:
+        _ask(f"Destroy {class_name}/{printable(name)} with all its data?", as_json=as_json)
+    target = Target(None, address, namespace, task_queue, timeout)
+    receipt = run(_destroy(target, class_name, name, key, expected_version))
+    if as_json:
+        fields = {"applied": receipt.applied, "duplicate": receipt.duplicate}
+        print_json({"agent": class_name, "name": name, "version": receipt.version, **fields})
+    elif receipt.duplicate:
+        print(f"{class_name}/{printable(name)} was destroyed by this key already")
+    else:
+        print(f"{class_name}/{printable(name)} is destroyed; it was at version {receipt.version}")
+
+
+def _ask(question: str, *, as_json: bool) -> None:
+    """Go on only if somebody says yes."""
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter(
+            "what is destroyed does not come back; say --yes", param_hint="--yes"
+        )
+    typer.confirm(question, abort=True)
+
+
+async def _destroy(
+    target: Target, class_name: str, name: str, key: str | None, expected_version: int | None
+) -> Receipt:
+    from agent_runtime.identity import agent_ref
+
+    ref = agent_ref(class_name, name)
+    async with open_client(target) as client:
+        agent = client.agent(*ref)
+        return await agent.destroy(idempotency_key=key, expected_version=expected_version)
+
+
 async def _list(target: Target, class_name: str | None, limit: int) -> list[dict[str, Json]]:
     async with open_storage(target) as storage:
         if storage is not None:
@@ -76,7 +125,7 @@ async def _list(target: Target, class_name: str | None, limit: int) -> list[dict
 
 
 async def _list_stored(
-    storage: SqliteStorage, class_name: str | None, limit: int
+    storage: Storage, class_name: str | None, limit: int
 ) -> list[dict[str, Json]]:
     rows: list[dict[str, Json]] = []
     after: AgentRef | None = None
@@ -118,8 +167,8 @@ async def _list_running(
 
 async def _describe(target: Target, class_name: str, name: str) -> dict[str, Json]:
     from agent_runtime.errors import UnavailableError
-    from agent_runtime.identity import agent_ref, file_stem, workflow_id
-    from agent_runtime.state_reader import read_snapshot
+    from agent_runtime.hosting.state_reader import read_snapshot
+    from agent_runtime.identity import agent_ref, workflow_id
 
     ref = agent_ref(class_name, name)
     settings = target.settings()
@@ -137,10 +186,9 @@ async def _describe(target: Target, class_name: str, name: str) -> dict[str, Jso
                 "pending_handlers": len(await storage.read_inbox(stored.agent_id, 0, 1_000))
                 if stored
                 else 0,
-                "database": str(storage.path),
+                "database": storage.place,
+                "own_database": await storage.sql_place(ref, stored.agent_id) if stored else None,
             }
-            private = sorted(storage.path.parent.rglob(f"sql-{file_stem(ref)}.db"))
-            facts["own_database"] = str(private[0]) if private else None
         else:
             async with open_client(target) as client:
                 remote = await client.agent(*ref).get_state()

@@ -15,7 +15,7 @@ from agent_runtime.commands import options
 from agent_runtime.commands.access import Target
 
 if TYPE_CHECKING:
-    from agent_runtime.dev import DevSession
+    from agent_runtime.local.dev import DevSession
 
 
 def dev(
@@ -33,14 +33,28 @@ def dev(
     static: Annotated[
         Path | None, typer.Option("--static", help="Folder of files to serve beside the agents.")
     ] = None,
+    gateway_apart: Annotated[
+        bool,
+        typer.Option("--gateway-apart", help="Run the gateway in a process of its own."),
+    ] = False,
+    postgres: Annotated[
+        bool,
+        typer.Option("--postgres", help="Keep the agents in a PostgreSQL server of their own."),
+    ] = False,
     data_dir: options.DataDir = None,
     task_queue: options.TaskQueue = None,
 ) -> None:
     """Start Temporal, a worker and a gateway for MODULE...; restarts what crashes, until Ctrl-C."""
-    from agent_runtime.dev import DevSession
-    from agent_runtime.dev_lock import locked
+    from agent_runtime.errors import ConfigurationError
+    from agent_runtime.local.dev import DevSession
+    from agent_runtime.local.dev_lock import locked
 
     settings = Target(data_dir=data_dir, task_queue=task_queue).settings()
+    if postgres and settings.database_url is not None:
+        raise ConfigurationError(
+            "--postgres starts a database and AGENT_RUNTIME_DATABASE_URL names another; "
+            "leave one of them out"
+        )
     directory = settings.data_dir.absolute()
     with locked(directory):
         session = DevSession(
@@ -51,6 +65,8 @@ def dev(
             ui_port=ui_port,
             gateway_port=settings.gateway_port if gateway_port is None else gateway_port,
             static_folder=static,
+            is_gateway_apart=gateway_apart,
+            has_postgres=postgres,
             say=_say,
         )
         asyncio.run(_run(session))

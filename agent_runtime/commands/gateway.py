@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +15,17 @@ from agent_runtime.commands import options
 from agent_runtime.commands.access import Target
 from agent_runtime.commands.serving import (
     announce,
+    first_to_end,
     leave,
     load_modules,
     stop_on_end_of_stdin,
     stop_on_signals,
 )
+from agent_runtime.commands.worker import running_worker
 from agent_runtime.log_setup import set_up_logging
 
 if TYPE_CHECKING:
+    from agent_runtime.client.agent_client import AgentClient
     from agent_runtime.config import Settings
 
 logger = logging.getLogger("agent_runtime")
@@ -57,6 +61,10 @@ def gateway(
     static: Annotated[
         Path | None, typer.Option("--static", help="Folder of files to serve beside the agents.")
     ] = None,
+    with_worker: Annotated[
+        bool,
+        typer.Option("--with-worker", help="Run the agents in this process too, with short ways."),
+    ] = False,
     data_dir: options.DataDir = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
@@ -79,7 +87,9 @@ def gateway(
     )
     set_up_logging(settings.log_level, settings.log_format)
     target = Target(data_dir, address, namespace, task_queue)
-    asyncio.run(_serve(target, settings, modules, static, is_tethered=tethered))
+    asyncio.run(
+        _serve(target, settings, modules, static, has_worker=with_worker, is_tethered=tethered)
+    )
 
 
 def can_serve() -> bool:
@@ -93,9 +103,9 @@ async def _serve(
     modules: list[str],
     static: Path | None,
     *,
+    has_worker: bool,
     is_tethered: bool,
 ) -> None:
-    from agent_runtime.client import AgentClient
     from agent_runtime.gateway.access import check_bind
     from agent_runtime.gateway.gateway import Gateway
     from agent_runtime.gateway.server import GatewayServer, listen, url_of
@@ -108,16 +118,17 @@ async def _serve(
         stop_on_end_of_stdin(stop)
     tokens = tokens_of(settings)
     check_bind(settings.gateway_host, tokens)
-    registry = AgentRegistry(load_modules(modules))
+    agents = load_modules(modules)
+    registry = AgentRegistry(agents)
     listener = listen(settings.gateway_host, settings.gateway_port)
-    async with await AgentClient.connect(
-        target.address,
-        target.namespace,
-        data_dir=settings.data_dir,
-        task_queue=settings.task_queue,
-        timeout=settings.call_timeout,
-        entity=settings.entity_run(),
-    ) as client:
+    async with AsyncExitStack() as stack:
+        working: list[asyncio.Task[None]] = []
+        if has_worker:
+            runtime = await stack.enter_async_context(running_worker(target, settings, agents))
+            working.append(asyncio.create_task(runtime.run()))
+            client = runtime.client
+        else:
+            client = await stack.enter_async_context(await _connect(target, settings))
         gateway = Gateway(client, registry)
         app = build_service(
             gateway,
@@ -136,13 +147,27 @@ async def _serve(
                 "task_queue": settings.task_queue,
                 "temporal": client.temporal.service_client.config.target_host,
                 "namespace": client.temporal.namespace,
-                "data_dir": settings.data_dir,
+                **settings.database_fact(),
             }
         )
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        await first_to_end(stop, serving, *working)
         logger.info("stopping")
+        # Before the worker, which gives the answers that are under way.
         server.stop()
         await serving
+    await asyncio.gather(*working)
     leave(0)
+
+
+async def _connect(target: Target, settings: Settings) -> AgentClient:
+    from agent_runtime.client.agent_client import AgentClient
+
+    return await AgentClient.connect(
+        target.address,
+        target.namespace,
+        data_dir=settings.data_dir,
+        database_url=settings.plain_database_url,
+        task_queue=settings.task_queue,
+        timeout=settings.call_timeout,
+        entity=settings.entity_run(),
+    )

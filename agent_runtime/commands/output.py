@@ -38,6 +38,9 @@ def exit_code(error: AgentRuntimeError) -> ExitCode:
         (errors.ConfigurationError, ExitCode.USAGE),
         (errors.UnavailableError, ExitCode.UNAVAILABLE),
         (errors.StorageError, ExitCode.STORAGE),
+        (errors.ModelRequestError, ExitCode.USAGE),
+        (errors.ModelRefusedError, ExitCode.REFUSED),
+        (errors.ModelError, ExitCode.UNAVAILABLE),
     ]
     for kind, code in by_kind:
         if isinstance(error, kind):

@@ -64,6 +64,13 @@ def stop_on_end_of_stdin(stop: asyncio.Event) -> None:
         stop.set()
 
 
+async def first_to_end(stop: asyncio.Event, *serving: asyncio.Task[None]) -> None:
+    """Wait until an event is set or one of the tasks has ended."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({*serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+
+
 def leave(code: int) -> None:
     """End the process at once, whatever its threads do."""
     sys.stdout.flush()

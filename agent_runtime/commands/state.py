@@ -13,11 +13,11 @@ from agent_runtime.commands.access import Target, open_client, open_storage, run
 from agent_runtime.commands.output import print_json, print_table, printable, short_json
 
 if TYPE_CHECKING:
-    from agent_runtime.handle import AgentHandle
+    from agent_runtime.client.handle import AgentHandle
+    from agent_runtime.hosting.state_reader import StateHistoryEntry, StateSnapshot
     from agent_runtime.identity import AgentRef
     from agent_runtime.json_value import Json
     from agent_runtime.mutation import Receipt
-    from agent_runtime.state_reader import StateHistoryEntry, StateSnapshot
 
 app = typer.Typer(help="Read and change the state of an agent.", no_args_is_help=True)
 
@@ -161,7 +161,7 @@ def history(
 
 
 async def _get(target: Target, class_name: str, name: str, version: int | None) -> StateSnapshot:
-    from agent_runtime.state_reader import read_snapshot, read_version
+    from agent_runtime.hosting.state_reader import read_snapshot, read_version
 
     ref = _ref(class_name, name)
     async with open_storage(target) as storage:
@@ -177,7 +177,7 @@ async def _history(
     target: Target, class_name: str, name: str, newest: int | None, limit: int
 ) -> list[StateHistoryEntry]:
     from agent_runtime.errors import InvalidRequestError
-    from agent_runtime.state_reader import MAX_HISTORY, read_history
+    from agent_runtime.hosting.state_reader import MAX_HISTORY, read_history
 
     ref = _ref(class_name, name)
     if not 0 < limit <= MAX_HISTORY:

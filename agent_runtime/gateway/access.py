@@ -29,6 +29,7 @@ MIN_TOKEN_LENGTH = 16
 _READING_METHODS = ("GET", "HEAD", "OPTIONS")
 _IN_QUERY = "token="
 _READONLY = "agent_runtime.is_readonly"
+_DIGEST = "agent_runtime.token_digest"
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 Grant = Literal["full", "readonly"]
@@ -111,6 +112,12 @@ def is_readonly(scope: Scope) -> bool:
     return bool(scope.get(_READONLY, False))
 
 
+def token_digest(scope: Scope) -> bytes | None:
+    """Tell tokens apart; None for a request or connection that needed none."""
+    digest: bytes | None = scope.get(_DIGEST)
+    return digest
+
+
 class AccessGuard:
     """Lets through what may come in, and notes read-only tokens for what is inside.
 
@@ -144,7 +151,8 @@ class AccessGuard:
             token, inner = _take_token(scope, headers)
             grant = self._tokens.grant(token)
             if grant is not None and (grant == "full" or _may_read(scope)):
-                await self._app({**inner, _READONLY: grant == "readonly"}, receive, send)
+                noted = {_READONLY: grant == "readonly", _DIGEST: _digest(token)}
+                await self._app({**inner, **noted}, receive, send)
                 return
             if grant is None:
                 challenge = {"WWW-Authenticate": 'Bearer realm="agent-runtime"'}

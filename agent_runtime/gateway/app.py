@@ -18,6 +18,7 @@ from agent_runtime.gateway.extended_session import session_class
 from agent_runtime.gateway.gateway import Gateway
 from agent_runtime.gateway.limits import agent_full, counted
 from agent_runtime.http_message import Response
+from agent_runtime.json_value import Json
 
 logger = logging.getLogger("agent_runtime")
 
@@ -59,8 +60,7 @@ def build_app(gateway: Gateway) -> Starlette:
         except AgentRuntimeError as error:
             logger.error("%s.on_request: %s", admitted.ref, error)
             return _http(Response("Internal Server Error", 500), admitted.headers)
-        body = base64.b64decode(answer["body"])
-        return HttpResponse(body, answer["status"], {**answer["headers"], **admitted.headers})
+        return _answer(answer, admitted.headers)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -77,7 +77,16 @@ def build_app(gateway: Gateway) -> Starlette:
 
 def _http(response: Response, headers: Mapping[str, str] | None = None) -> HttpResponse:
     value = response.to_value()
-    body = base64.b64decode(value["body"])
-    if not body and "content-type" not in {name.lower() for name in response.headers}:
+    if not value["body"] and "content-type" not in {name.lower() for name in response.headers}:
         del value["headers"]["content-type"]
-    return HttpResponse(body, value["status"], {**value["headers"], **(headers or {})})
+    return _answer(value, headers or {})
+
+
+def _answer(value: dict[str, Json], others: Mapping[str, str]) -> HttpResponse:
+    response = HttpResponse(base64.b64decode(value["body"]), value["status"])
+    for name, given in {**value["headers"], **others}.items():
+        # One that the response has by itself, such as its length, gives way.
+        del response.headers[name]
+        for each in [given] if isinstance(given, str) else given:
+            response.headers.append(name, each)
+    return response

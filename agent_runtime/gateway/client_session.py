@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import MutableMapping
 from dataclasses import asdict, replace
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from agent_runtime.agent_connection import Message, frame_payload
+from agent_runtime.client.handle import AgentHandle
+from agent_runtime.clock import now_milliseconds
 from agent_runtime.errors import (
     AgentRuntimeError,
     HandlerError,
@@ -25,7 +26,7 @@ from agent_runtime.gateway.access import is_readonly
 from agent_runtime.gateway.admission import Admitted
 from agent_runtime.gateway.client_socket import DROPPED, ClientSocket
 from agent_runtime.gateway.limits import TOO_FAST
-from agent_runtime.handle import AgentHandle
+from agent_runtime.hosting.destruction import destroyed_error
 from agent_runtime.identity import kebab_case
 from agent_runtime.json_value import Json, pack
 from agent_runtime.mutation import Mutation, MutationKind
@@ -43,6 +44,8 @@ MAX_UNDER_WAY = 5_000
 """Calls and other frames of one client that have no answer yet."""
 
 _NO_CODE = 1005
+_LAST_ANSWERS_SECONDS = 10.0
+"""How long a client of a destroyed agent is kept for the answers to its calls."""
 
 
 class ClientSession:
@@ -70,7 +73,7 @@ class ClientSession:
             self._gateway.feed.opened(self._socket)
             writing = asyncio.create_task(self._socket.write())
             if is_set_up:
-                end = await self._read()
+                end = await self._read_while_agent_lives()
         finally:
             self._gateway.feed.remove(self._socket)
             await self._gateway.storage.write(
@@ -80,7 +83,7 @@ class ClientSession:
                 if not writing.done() and self._websocket.client_state.name == "CONNECTED":
                     await writing
                 writing.cancel()
-        if self._socket.row.agent_id:
+        if self._socket.row.agent_id and not self._socket.has_ended:
             await self._gateway.tell_close(self._socket.ref, self._socket.row, *end)
 
     def _new_socket(self) -> ClientSocket:
@@ -97,7 +100,8 @@ class ClientSession:
             pack([connection_id]).decode(),
             is_readonly(self._websocket.scope),
             True,
-            time.time_ns() // 1_000_000,
+            now_milliseconds(),
+            has_readonly_token=is_readonly(self._websocket.scope),
         )
 
     async def _set_up(self) -> bool:
@@ -111,6 +115,8 @@ class ClientSession:
             if row.has_protocol:
                 await self._agent.get_state()  # reading is what stores `initial_state`
             state = await self._gateway.feed.add(socket)
+            if await self._gateway.agent_id(ref) != row.agent_id:
+                raise destroyed_error(ref)
             if row.has_protocol:
                 await self._greet(state)
             if self._definition.handles("connect"):
@@ -143,11 +149,32 @@ class ClientSession:
             self._socket.send(frames.state_frame(state))
         self._socket.send(frames.servers_frame())
 
-    def _send_identity(self, *, state_follows: bool) -> None:
+    def _send_identity(self, *, state_follows: bool, life: int | None = None) -> None:
         ref = self._socket.ref
         if self._definition.agent_class.sends_identity_on_connect:
             agent = kebab_case(ref.class_name)
-            self._socket.send(frames.identity_frame(ref.name, agent, state_follows=state_follows))
+            frame = frames.identity_frame(ref.name, agent, state_follows=state_follows, life=life)
+            self._socket.send(frame)
+
+    async def _read_while_agent_lives(self) -> tuple[int, str]:
+        reading = asyncio.create_task(self._read())
+
+        async def leave() -> None:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_SECONDS)
+            self._socket.drop()
+            reading.cancel()
+
+        leaving: list[asyncio.Task[None]] = []
+        self._socket.on_end = lambda: leaving.append(asyncio.create_task(leave()))
+        if self._socket.has_ended:
+            self._socket.on_end()
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if not (leaving and leaving[0].done()):
+                raise
+            return DROPPED
 
     async def _read(self) -> tuple[int, str]:
         while True:
@@ -163,6 +190,8 @@ class ClientSession:
             self._take(data)
 
     def _take(self, data: Message) -> None:
+        if self._socket.has_ended:
+            return
         if self._has_too_much_under_way():
             self._socket.close(TOO_FAST, "too much under way")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -43,6 +44,7 @@ class ClientSocket:
         version: The newest version of the state that it was told, or made itself.
         sent_version: The newest version that it was sent.
         echo: Sends the state to it after a write of its own (state-and-sync 19.1.4).
+        has_ended: The agent it belongs to is destroyed; `on_end` is called when that happens.
     """
 
     websocket: WebSocket
@@ -52,6 +54,8 @@ class ClientSocket:
     sent_version: int = 0
     echo: asyncio.TimerHandle | None = None
     open_streams: set[str] = field(default_factory=set)
+    has_ended: bool = False
+    on_end: Callable[[], None] | None = None
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _bytes: int = 0
     _closing: tuple[int, str] | None = None
@@ -87,6 +91,17 @@ class ClientSocket:
         """Tell whether a write that has just come may be older than the state it was sent."""
         return time.monotonic() < self._may_cross_until
 
+    def end(self) -> None:
+        """Note that the agent is destroyed, and tell whoever serves the socket."""
+        if not self.has_ended:
+            self.has_ended = True
+            if self.on_end is not None:
+                self.on_end()
+
+    def drop(self) -> None:
+        """Go without a word once what is queued has been sent."""
+        self.close(*DROPPED)
+
     def close(self, code: int, reason: str) -> None:
         """Close the socket once what is queued has been sent."""
         if self._closing is None:
@@ -105,7 +120,8 @@ class ClientSocket:
                     else:
                         await self.websocket.send_text(waiting.message)
                 if self._closing is not None:
-                    await self.websocket.close(*self._closing)
+                    if self._closing != DROPPED:
+                        await self.websocket.close(*self._closing)
                     return
                 self._changed.clear()
                 await self._changed.wait()

@@ -23,10 +23,10 @@ from agent_runtime.gateway.client_session import ClientSession
 from agent_runtime.gateway.client_socket import ClientSocket
 from agent_runtime.gateway.extended_socket import ExtendedSocket
 from agent_runtime.gateway.problems import shown_record
+from agent_runtime.hosting.state_reader import read_version
 from agent_runtime.json_value import Json, from_json, pack
 from agent_runtime.mutation import Mutation, MutationKind
 from agent_runtime.state import UNSET
-from agent_runtime.state_reader import read_version
 
 MUTATE = "agent_runtime_mutate"
 RECEIPT = "agent_runtime_receipt"
@@ -62,9 +62,12 @@ class ExtendedSession(ClientSession):
         socket = self._socket
         assert isinstance(socket, ExtendedSocket)
         version = socket.version
-        resume_from = self._websocket.query_params.get("resume_from", "")
+        query = self._websocket.query_params
+        resume_from = query.get("resume_from", "")
+        # What a client knows of a former agent of the name is nothing to build on.
+        knows_this_one = query.get("life") == str(socket.row.agent_id)
         missed: list[tuple[int, Json]] | None = None
-        if _VERSION.fullmatch(resume_from) and state is not UNSET:
+        if _VERSION.fullmatch(resume_from) and knows_this_one and state is not UNSET:
             missed = await self._missed(int(resume_from), version)
         if missed is None:
             missed = [] if state is UNSET else [(version, state)]
@@ -74,7 +77,8 @@ class ExtendedSession(ClientSession):
         socket.begin(partial(self._send_greeting, missed))
 
     def _send_greeting(self, states: list[tuple[int, Json]]) -> None:
-        self._send_identity(state_follows=bool(states))
+        life = self._socket.row.agent_id
+        self._send_identity(state_follows=bool(states), life=life)
         for version, state in states:
             self._socket.send_state(frames.state_frame(state), version)
         self._socket.send(frames.servers_frame())
@@ -104,7 +108,7 @@ class ExtendedSession(ClientSession):
 
     def _take(self, data: Message) -> None:
         fields = _mutate_fields(data)
-        if fields is None or self._has_too_much_under_way():
+        if fields is None or self._socket.has_ended or self._has_too_much_under_way():
             super()._take(data)
         else:
             self._spawn(self._mutate(fields))

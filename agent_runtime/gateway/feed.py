@@ -10,11 +10,11 @@ from agent_runtime.agent_connection import BROADCAST, CLOSE, FLAGS, SEND, STREAM
 from agent_runtime.errors import StorageError
 from agent_runtime.gateway.client_socket import ClientSocket
 from agent_runtime.gateway.frames import state_frame, state_frame_of_text, text_of_frame
+from agent_runtime.hosting.state_reader import read_snapshot
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json
 from agent_runtime.state import UNSET, Unset
-from agent_runtime.state_reader import read_snapshot
-from agent_runtime.storage.protocol import FeedRow, Storage
+from agent_runtime.storage.protocol import DESTROYED, FeedRow, Storage
 
 logger = logging.getLogger("agent_runtime")
 
@@ -48,6 +48,8 @@ class ChangeFeed:
         self._own: OrderedDict[str, tuple[str, bool]] = OrderedDict()
         self._known: OrderedDict[tuple[AgentRef, str], None] = OrderedDict()
         self._reading = asyncio.Lock()
+        self._asked = 0
+        self._answered = 0
 
     async def start(self) -> None:
         """Begin with what is committed from now on."""
@@ -115,9 +117,14 @@ class ChangeFeed:
             self._own.popitem(last=False)
 
     async def catch_up(self) -> None:
-        """Queue everything that is committed by now."""
+        """Queue everything that is committed by now; who asks at the same time shares a read."""
+        self._asked += 1
+        mine = self._asked
         async with self._reading:
-            await self._read_new()
+            if mine > self._answered:
+                asked_before_it_began = self._asked
+                await self._read_new()
+                self._answered = asked_before_it_began
 
     async def _read_new(self) -> None:
         while True:
@@ -131,6 +138,11 @@ class ChangeFeed:
 
     async def _tell(self, row: FeedRow) -> None:
         sockets = self._sockets[row.ref]
+        if row.kind == DESTROYED:
+            for socket in list(sockets.values()):
+                self.remove(socket)
+                socket.end()
+            return
         if row.kind == "state":
             await self._tell_state(row, list(sockets.values()))
             return

@@ -64,11 +64,17 @@ def _with_half_characters(text: str) -> Json:
         return None
 
 
-def identity_frame(name: str, agent: str, *, state_follows: bool) -> str:
-    """Tell a client whom it has reached; a state frame comes next if one is announced."""
+def identity_frame(name: str, agent: str, *, state_follows: bool, life: int | None = None) -> str:
+    """Tell a client whom it has reached; a state frame comes next if one is announced.
+
+    Args:
+        life: For clients of ours: what tells this agent from a destroyed one of the same name.
+    """
     frame: dict[str, Json] = {"type": "cf_agent_identity", "name": name, "agent": agent}
     if state_follows:
         frame["stateFollows"] = True
+    if life is not None:
+        frame["life"] = life
     return _text(frame)
 
 

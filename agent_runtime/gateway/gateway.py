@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,8 +12,14 @@ from datetime import timedelta
 
 from starlette.requests import HTTPConnection
 
-from agent_runtime.client import AgentClient
-from agent_runtime.errors import AgentRuntimeError, ConfigurationError, StorageError
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.clock import now_milliseconds
+from agent_runtime.errors import (
+    AgentDestroyedError,
+    AgentRuntimeError,
+    ConfigurationError,
+    StorageError,
+)
 from agent_runtime.gateway.admission import Admission, Before, Resolve
 from agent_runtime.gateway.client_socket import DROPPED
 from agent_runtime.gateway.feed import ChangeFeed
@@ -129,11 +134,11 @@ class Gateway:
             await asyncio.sleep(self._heartbeat_seconds)
             try:
                 await self._beat()
-            except StorageError as error:
+            except (StorageError, AgentDestroyedError) as error:
                 logger.warning("the gateway cannot note that it lives: %s", error)
 
     async def _beat(self) -> None:
-        now = time.time_ns() // 1_000_000
+        now = now_milliseconds()
         dead = now - int(_MISSED_HEARTBEATS * self._heartbeat_seconds * 1_000)
 
         async def unit(tx: Transaction) -> list[tuple[AgentRef, ConnectionRow]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
@@ -15,40 +14,50 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.service import RPCError
 
+from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import (
     AgentRuntimeError,
     InternalError,
     InvalidAgentError,
     InvalidRequestError,
-    NotSerializableError,
     StateRejectedError,
     StorageError,
     UnknownAgentClassError,
 )
 from agent_runtime.gateway.access import is_readonly
+from agent_runtime.gateway.bounded_answer import read_page
+from agent_runtime.gateway.compaction_routes import CompactionRoutes
 from agent_runtime.gateway.gateway import Gateway
 from agent_runtime.gateway.openapi import document
 from agent_runtime.gateway.preconditions import etag, expected_version, idempotency_key, is_known
 from agent_runtime.gateway.problems import STATUS, problem, problem_of
-from agent_runtime.handle import AgentHandle
+from agent_runtime.gateway.request_parts import (
+    Handler,
+    Params,
+    UnsupportedBody,
+    json_answer,
+    query_number,
+    read_body,
+)
+from agent_runtime.gateway.session_routes import SessionRoutes
+from agent_runtime.gateway.sessions_routes import SessionsRoutes
+from agent_runtime.gateway.transfer_routes import TransferRoutes
+from agent_runtime.hosting.state_reader import (
+    MAX_HISTORY,
+    StateHistoryEntry,
+    StateSnapshot,
+    read_snapshot,
+)
 from agent_runtime.identity import AgentRef, agent_ref, kebab_case
-from agent_runtime.json_value import Json, from_json, pack
+from agent_runtime.json_value import Json, pack
 from agent_runtime.mutation import Receipt
-from agent_runtime.state_reader import MAX_HISTORY
+from agent_runtime.state import UNSET
 
 logger = logging.getLogger("agent_runtime")
 
 READING_METHODS = ("GET", "HEAD", "OPTIONS")
 _FIRST_SEGMENTS = ("api", "healthz", "readyz", "openapi.json")
 _CHECK_SECONDS = 2.0
-_NUMBER = re.compile(r"[0-9]{1,18}")
-
-Params = dict[str, str]
-Handler = Callable[[Request, Params], Awaitable[Response]]
-
-
-class _UnsupportedBody(Exception):
-    """The body is of another kind than JSON."""
 
 
 class HttpApi:
@@ -66,6 +75,7 @@ class HttpApi:
             "/readyz": {"GET": self._readiness},
             "/openapi.json": {"GET": self._document},
             "/api/agents": {"GET": self._list_agents},
+            "/api/agents/{agent}/{name}": {"DELETE": self._destroy_agent},
             state: {
                 "GET": self._get_state,
                 "PUT": self._put_state,
@@ -74,6 +84,10 @@ class HttpApi:
             },
             "/api/agents/{agent}/{name}/history": {"GET": self._history},
             "/api/agents/{agent}/{name}/call/{method}": {"POST": self._call},
+            **SessionsRoutes(self._agent).endpoints,
+            **SessionRoutes(self._agent, self._has_agent).endpoints,
+            **CompactionRoutes(self._agent).endpoints,
+            **TransferRoutes(self._agent).endpoints,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,7 +107,7 @@ class HttpApi:
             if STATUS[type(error).__name__] >= 500:
                 logger.error("%s %s: %s", request.method, request.url.path, error)
             return problem_of(error)
-        except _UnsupportedBody as error:
+        except UnsupportedBody as error:
             text = f"the body must be application/json, not {error!s:.80}"
             return problem(415, "UnsupportedBody", text)
         except ClientDisconnect:
@@ -123,13 +137,15 @@ class HttpApi:
         return problem(404, "NoSuchRoute", "there is nothing here; see /openapi.json")
 
     async def _health(self, request: Request, params: Params) -> Response:
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def _readiness(self, request: Request, params: Params) -> Response:
         storage, temporal = await asyncio.gather(self._check_storage(), self._check_temporal())
         is_ready = storage == temporal == "ok"
         fields = {"status": "ready" if is_ready else "not ready"}
-        return _json({**fields, "storage": storage, "temporal": temporal}, 200 if is_ready else 503)
+        return json_answer(
+            {**fields, "storage": storage, "temporal": temporal}, 200 if is_ready else 503
+        )
 
     async def _check_storage(self) -> str:
         try:
@@ -151,10 +167,10 @@ class HttpApi:
         return "ok" if is_sound else "unavailable"
 
     async def _document(self, request: Request, params: Params) -> Response:
-        return _json(document(self._gateway.registry.class_names))
+        return json_answer(document(self._gateway.registry.class_names))
 
     async def _list_agents(self, request: Request, params: Params) -> Response:
-        limit = _number(request, "limit", 100, least=1, most=MAX_HISTORY)
+        limit = query_number(request, "limit", 100, least=1, most=MAX_HISTORY)
         wanted = request.query_params.get("class")
         class_name = None if wanted is None else self._class_name(wanted)
         after = request.query_params.get("after")
@@ -174,19 +190,25 @@ class HttpApi:
             }
             for row in page
         ]
-        return _json({"agents": agents, "next": str(page[-1].ref) if rows[limit:] else None})
+        return json_answer({"agents": agents, "next": str(page[-1].ref) if rows[limit:] else None})
+
+    async def _destroy_agent(self, request: Request, params: Params) -> Response:
+        agent = self._agent(params)
+        key, expected = await _conditions(request, agent)
+        receipt = await agent.destroy(idempotency_key=key, expected_version=expected)
+        return json_answer(asdict(receipt))
 
     async def _get_state(self, request: Request, params: Params) -> Response:
         agent = self._agent(params)
         headers = {"Cache-Control": "no-cache"}
         if "version" in request.query_params:
-            version = _number(request, "version", 0)
+            version = query_number(request, "version", 0)
             try:
                 snapshot = await agent.get_state(version=version)
             except InvalidRequestError as error:
                 return problem(404, "NoSuchVersion", error.message, details=error.details_map)
         else:
-            snapshot = await agent.get_state()
+            snapshot = await self._show_state(agent.ref)
         headers["ETag"] = etag(snapshot.version)
         if not snapshot.is_set:
             return problem(404, "NoState", f"{agent.ref} has no state yet", headers=headers)
@@ -194,15 +216,23 @@ class HttpApi:
             return Response(status_code=304, headers=headers)
         return Response(pack(snapshot.value), 200, headers, "application/json")
 
+    async def _show_state(self, ref: AgentRef) -> StateSnapshot:
+        """Return what a first read would store, without storing it: GET changes nothing."""
+        snapshot = await read_snapshot(self._gateway.storage, ref)
+        if snapshot.is_set:
+            return snapshot
+        initial = self._gateway.registry.definition(ref.class_name).schema.initial()
+        return snapshot if initial is UNSET else StateSnapshot(initial, snapshot.version)
+
     async def _put_state(self, request: Request, params: Params) -> Response:
-        agent, value = self._agent(params), await _body(request)
+        agent, value = self._agent(params), await read_body(request)
         key, expected = await _conditions(request, agent)
         return _receipt(
             await agent.set_state(value, idempotency_key=key, expected_version=expected)
         )
 
     async def _patch_state(self, request: Request, params: Params) -> Response:
-        agent, value = self._agent(params), await _body(request)
+        agent, value = self._agent(params), await read_body(request)
         if not isinstance(value, dict):
             raise StateRejectedError("only an object can be merged into the state; use PUT")
         key, expected = await _conditions(request, agent)
@@ -217,15 +247,23 @@ class HttpApi:
 
     async def _history(self, request: Request, params: Params) -> Response:
         agent = self._agent(params)
-        limit = _number(request, "limit", 100, least=1, most=MAX_HISTORY)
-        newest = _number(request, "newest", 0) if "newest" in request.query_params else None
-        entries = await agent.state_history(newest=newest, limit=limit)
-        rows = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
-        oldest = entries[-1].version if len(entries) == limit else 1
-        return _json({"history": rows, "next": oldest - 1 if oldest > 1 else None})
+        limit = query_number(request, "limit", 100, least=1, most=MAX_HISTORY)
+        newest = query_number(request, "newest", 0) if "newest" in request.query_params else None
+        entries = await agent.state_history(newest=newest, limit=1)
+        if not entries:
+            return json_answer({"history": [], "next": None})
+
+        async def read(above: int, count: int) -> Sequence[StateHistoryEntry]:
+            return await agent.state_history(newest=above - 1, limit=count) if above > 1 else []
+
+        rows, above = await read_page(
+            read, entries[0].version + 1, limit, lambda entry: entry.version, _entry
+        )
+        following = above - 1 if above is not None and above > 1 else None
+        return json_answer({"history": rows, "next": following})
 
     async def _call(self, request: Request, params: Params) -> Response:
-        agent, fields = self._agent(params), await _body(request)
+        agent, fields = self._agent(params), await read_body(request)
         is_sound = isinstance(fields, dict) and fields.keys() <= {"args"}
         args = fields.get("args", []) if is_sound else None
         if not isinstance(args, list):
@@ -236,11 +274,14 @@ class HttpApi:
             raise InvalidRequestError(f"{params['method']} streams; call it over a WebSocket")
         key = idempotency_key(request.headers.get("idempotency-key"))
         result = await agent.call(params["method"], *args, idempotency_key=key)
-        return _json({"result": result})
+        return json_answer({"result": result})
 
     def _agent(self, params: Params) -> AgentHandle:
         class_name = self._class_name(params["agent"])
         return self._gateway.client.agent(*agent_ref(class_name, params["name"]))
+
+    async def _has_agent(self, ref: AgentRef) -> bool:
+        return await self._gateway.storage.read_state(ref) is not None
 
     def _class_name(self, segment: str) -> str:
         try:
@@ -270,24 +311,9 @@ def _match(template: list[str], segments: list[str]) -> Params | None:
     return params
 
 
-def _json(value: Json, status: int = 200) -> Response:
-    return Response(pack(value), status, media_type="application/json")
-
-
 def _receipt(receipt: Receipt) -> Response:
     headers = {"ETag": etag(receipt.version)}
     return Response(pack(asdict(receipt)), 200, headers, "application/json")
-
-
-async def _body(request: Request) -> Json:
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
-    if kind.lower() != "application/json":
-        # Merge patches (RFC 7396) remove keys by null, which is a value here: they are others.
-        raise _UnsupportedBody(kind)
-    try:
-        return from_json(await request.body())
-    except NotSerializableError as error:
-        raise InvalidRequestError(f"the body is {error.message}") from None
 
 
 async def _conditions(request: Request, agent: AgentHandle) -> tuple[str | None, int | None]:
@@ -295,15 +321,8 @@ async def _conditions(request: Request, agent: AgentHandle) -> tuple[str | None,
     return key, await expected_version(agent, request.headers.get("if-match"))
 
 
-def _number(
-    request: Request, name: str, default: int, *, least: int = 0, most: int = 10**18
-) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-        raise InvalidRequestError(f"{name} is a number from {least} to {most}, not {text!r:.80}")
-    return int(text)
+def _entry(entry: StateHistoryEntry) -> Json:
+    return {**asdict(entry), "at": entry.at.isoformat()}
 
 
 def _time(milliseconds: int) -> str | None:

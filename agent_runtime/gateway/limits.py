@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_runtime.gateway.access import OPEN_PATHS
 from agent_runtime.gateway.problems import RETRY_AFTER_SECONDS, problem
+from agent_runtime.gateway.request_rate import RequestRate
+from agent_runtime.gateway.token_bucket import TokenBucket
 from agent_runtime.identity import AgentRef
 
 TOO_BIG = 1009
@@ -23,6 +26,8 @@ TOO_FAST = 1008
 
 _LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 _GUARD = "agent_runtime.limit_guard"
+_IMPORT = re.compile(rb"/api/agents/[^/]+/[^/]+/session-import")
+_IMPORT_LIMIT = "agent_runtime.max_import_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +39,8 @@ class Limits:
     frames_per_second: float = 200.0
     max_connections_per_agent: int = 1_000
     max_connections: int = 10_000
-
-
-class TokenBucket:
-    """Allows a rate, and twice as much at once after a pause.
-
-    Args:
-        now: Seconds that only grow.
-    """
-
-    def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._rate = per_second
-        self._room = max(1.0, per_second * 2)
-        self._left = self._room
-        self._now = now
-        self._seen = now()
-
-    def take(self) -> bool:
-        """Tell whether one more is within the rate."""
-        now = self._now()
-        self._left = min(self._room, self._left + (now - self._seen) * self._rate)
-        self._seen = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
+    requests_per_second: float = 200.0
+    max_import_bytes: int = 2**30
 
 
 class LimitGuard:
@@ -67,6 +49,7 @@ class LimitGuard:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
         self._limits = limits
+        self._requests = RequestRate(limits.requests_per_second)
         self._per_agent: Counter[AgentRef] = Counter()
         self.connections = 0
 
@@ -75,7 +58,18 @@ class LimitGuard:
         if scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send)
         elif scope["type"] == "http":
-            await self._serve_request(scope, receive, send)
+            # Probes come from whoever watches the process, often many from one address.
+            pause = 0 if scope["path"] in OPEN_PATHS else self._requests.pause(scope)
+            if pause:
+                refusal = problem(
+                    429,
+                    "TooManyRequests",
+                    f"this client sends more requests than it may; go on in {pause} seconds",
+                    headers={"Retry-After": str(pause)},
+                )
+                await refusal(scope, receive, send)
+            else:
+                await self._serve_request(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -106,6 +100,11 @@ class LimitGuard:
             self.connections -= 1
 
     async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST" and _IMPORT.fullmatch(scope.get("raw_path") or b""):
+            # Whoever serves it takes it in parts, and none of them is kept in memory.
+            noted = {**scope, _IMPORT_LIMIT: self._limits.max_import_bytes}
+            await self._app(noted, receive, send)
+            return
         limit = self._limits.max_body_bytes
         parts: list[bytes] = []
         size, is_whole = 0, False
@@ -133,6 +132,12 @@ def counted(scope: Scope, ref: AgentRef) -> AbstractContextManager[bool]:
     """Count a connection of an agent while it is entered; there is room where nobody guards."""
     guard: LimitGuard | None = scope.get(_GUARD)
     return nullcontext(True) if guard is None else guard.count(ref)
+
+
+def max_import_bytes(scope: Scope) -> int | None:
+    """Return how long an imported conversation may be; any length where nobody guards."""
+    limit: int | None = scope.get(_IMPORT_LIMIT)
+    return limit
 
 
 def agent_full() -> Response:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import InvalidRequestError, VersionConflictError
-from agent_runtime.handle import AgentHandle
 from agent_runtime.mutation import check_key
 
 _TAG = re.compile(r'"(\d{1,18})"')

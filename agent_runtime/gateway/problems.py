@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from agent_runtime.errors import AgentRuntimeError, HandlerError
+from agent_runtime.errors import AgentRuntimeError, HandlerError, ModelError
 from agent_runtime.json_value import Json, pack
 
 MEDIA_TYPE = "application/problem+json"
@@ -22,11 +22,22 @@ STATUS: dict[str, int] = {
     "NotSerializableError": 400,
     "StateTooLargeError": 413,
     "SqlError": 422,
+    "SessionError": 400,
+    "InvalidMessageError": 400,
+    "MessageTooLargeError": 413,
+    "UnknownMessageError": 404,
+    "UnknownSessionError": 404,
+    "InvalidCompactionError": 422,
+    "InvalidSearchError": 400,
+    "ContextBlockError": 422,
+    "SessionSetupError": 422,
+    "InvalidImportError": 422,
     "StateRejectedError": 422,
     "ReadonlyConnectionError": 403,
     "ConflictError": 409,
     "VersionConflictError": 412,
     "IdempotencyConflictError": 422,
+    "AgentDestroyedError": 409,
     "HandlerError": 500,
     "HandlerCancelledError": 409,
     "HandlerDivergedError": 500,
@@ -42,6 +53,15 @@ STATUS: dict[str, int] = {
     "StorageReadOnlyError": 500,
     "StorageCorruptError": 500,
     "StorageSchemaError": 500,
+    "ModelError": 502,
+    "ModelUnavailableError": 503,
+    "ModelRateLimitedError": 503,
+    "ModelTimeoutError": 504,
+    "ModelRequestError": 502,
+    "ModelAuthenticationError": 502,
+    "ContextTooLongError": 413,
+    "ModelRefusedError": 422,
+    "ModelResponseError": 502,
     "ConfigurationError": 500,
     "InternalError": 500,
 }
@@ -79,7 +99,9 @@ def problem_of(error: AgentRuntimeError) -> Response:
     """Return the answer for an error; what only operators may know is not in it."""
     kind = type(error).__name__
     status = STATUS[kind]
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status in (503, 507) else {}
+    # A model's error is what the call came to: the same request would be told it again.
+    can_pass = status in (503, 507) and not isinstance(error, ModelError)
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if can_pass else {}
     details = None if _is_internal(error) else error.details_map
     return problem(status, kind, shown_message(error), details=details, headers=headers)
 

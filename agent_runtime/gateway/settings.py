@@ -37,6 +37,8 @@ def limits_of(settings: Settings) -> Limits:
         settings.gateway_frames_per_second,
         settings.gateway_max_connections_per_agent,
         settings.gateway_max_connections,
+        settings.gateway_requests_per_second,
+        settings.gateway_max_import_bytes,
     )
 
 

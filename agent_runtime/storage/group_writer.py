@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from agent_runtime.errors import StorageUnavailableError
@@ -17,6 +18,26 @@ logger = logging.getLogger("agent_runtime")
 Unit = Callable[[Transaction], Awaitable[Any]]
 
 MAX_UNITS = 128
+_MAX_ATTEMPTS = 5
+
+
+class UnitConflictError(Exception):
+    """Another process holds what a unit needs: the unit is undone and run again, a few times.
+
+    Args:
+        error: What its caller gets in the end.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(slots=True)
+class _Entry:
+    unit: Unit
+    future: asyncio.Future[Any]
+    attempts: int = 0
 
 
 class WriteConnection(Protocol):
@@ -50,7 +71,7 @@ class GroupWriter:
 
     def __init__(self, connection: WriteConnection) -> None:
         self._connection = connection
-        self._waiting: deque[tuple[Unit, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[_Entry] = deque()
         self._runner: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -62,7 +83,7 @@ class GroupWriter:
         if self._is_closed:
             raise StorageUnavailableError("the storage is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((unit, future))
+        self._waiting.append(_Entry(unit, future))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._drain())
         return await future
@@ -75,35 +96,44 @@ class GroupWriter:
 
     async def _drain(self) -> None:
         while self._waiting:
-            group: list[tuple[Unit, asyncio.Future[Any]]] = []
+            group: list[_Entry] = []
             while self._waiting and len(group) < MAX_UNITS:
-                unit, future = self._waiting.popleft()
-                if not future.done():
-                    group.append((unit, future))
+                entry = self._waiting.popleft()
+                if not entry.future.done():
+                    group.append(entry)
             if group:
                 await self._commit(group)
 
-    async def _commit(self, group: list[tuple[Unit, asyncio.Future[Any]]]) -> None:
-        results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+    async def _commit(self, group: list[_Entry]) -> None:
+        results: list[tuple[_Entry, Any, BaseException | None]] = []
         try:
             await self._connection.begin()
-            for unit, future in group:
-                results.append((future, *await self._run_unit(unit, is_alone=len(group) == 1)))
+            for entry in group:
+                results.append((entry, *await self._run_unit(entry.unit, is_alone=len(group) == 1)))
             if any(error is None for _, _, error in results):
                 await self._connection.commit()
             else:
                 await self._connection.rollback()
         except BaseException as error:
             await self._undo_all()
-            failed = {id(future): failure for future, _, failure in results if failure}
-            results = [(future, None, failed.get(id(future), error)) for _, future in group]
-        for future, result, failure in results:
-            if future.done():
-                continue
-            if failure is None:
-                future.set_result(result)
-            else:
-                future.set_exception(failure)
+            failed = {id(entry): failure for entry, _, failure in results if failure}
+            results = [(entry, None, failed.get(id(entry), error)) for entry in group]
+        for entry, result, failure in reversed(results):
+            self._answer(entry, result, failure)
+
+    def _answer(self, entry: _Entry, result: Any, failure: BaseException | None) -> None:
+        if entry.future.done():
+            return
+        if isinstance(failure, UnitConflictError):
+            entry.attempts += 1
+            if entry.attempts < _MAX_ATTEMPTS:
+                self._waiting.appendleft(entry)
+                return
+            failure = failure.error
+        if failure is None:
+            entry.future.set_result(result)
+        else:
+            entry.future.set_exception(failure)
 
     async def _undo_all(self) -> None:
         try:
@@ -126,10 +156,10 @@ class GroupWriter:
             await connection.savepoint()
         try:
             result = await unit(connection.transaction)
+            if not is_alone:
+                await connection.release()
         except Exception as error:
             if not is_alone:
                 await self._undo(error)
             return None, error
-        if not is_alone:
-            await connection.release()
         return result, None

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
+from agent_runtime.storage.session_protocol import SessionReads, SessionWrites
 
 T = TypeVar("T")
+
+DESTROYED = "destroyed"
+"""Kind of the last entry that an agent has in the change feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,7 @@ class StoredState:
     updated_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReceipt:
+class StoredReceipt(NamedTuple):
     """What is remembered of an applied mutation by its idempotency key."""
 
     version: int
@@ -47,8 +50,7 @@ class StoredReceipt:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class MutationRow:
+class MutationRow(NamedTuple):
     """An applied mutation: receipt and history entry in one row.
 
     Args:
@@ -67,8 +69,7 @@ class MutationRow:
     created_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
+class OutboxRow(NamedTuple):
     """Something that connected clients are to be told, in order of `seq`."""
 
     agent_id: int
@@ -84,7 +85,7 @@ class FeedRow:
     """An entry of the change feed with what is needed to tell connected clients.
 
     Args:
-        kind: "state" or a kind of `OutboxRow`.
+        kind: "state", `DESTROYED` or another kind of `OutboxRow`.
         payload: JSON text; for a state the whole of it if `is_full`, else the keys that changed;
             None if retention has dropped it.
         source: For a state: "server" or the id of the connection that sent it.
@@ -110,6 +111,7 @@ class ConnectionRow:
         gateway: The process that holds it.
         tags: JSON text of a list, the connection id first.
         state: JSON text that the author attached, or None.
+        has_readonly_token: Its client may only read, whatever the author says.
     """
 
     socket: str
@@ -122,6 +124,7 @@ class ConnectionRow:
     has_protocol: bool
     opened_at: int
     state: str | None = None
+    has_readonly_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,25 @@ class EffectRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DestroyedAgent:
+    """What is remembered of an agent that was destroyed.
+
+    Args:
+        agent_id: The number that it had; no other agent is ever given it.
+        key: Idempotency key of the destroy.
+        version: Its state's version at the end.
+        is_finished: Nothing of it is left, and all its calls have an outcome.
+    """
+
+    agent_id: int
+    ref: AgentRef
+    key: str
+    version: int
+    destroyed_at: int
+    is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRow:
     """An agent as listings show it."""
 
@@ -185,8 +207,9 @@ class Retention:
     """How long things are kept.
 
     Receipts live for `receipt_age` or as the newest `receipt_count` of their agent, whichever is
-    longer. History values are kept for the newest `history_count` versions of an agent, and no more
-    than `history_bytes`. Outbox rows and answers of one-way batches are kept for `outbox_age`.
+    longer; so do finished calls, and single calls of models. History values are kept for the newest
+    `history_count` versions of an agent, and no more than `history_bytes`. Outbox rows and answers
+    of one-way batches are kept for `outbox_age`.
     """
 
     receipt_age: timedelta = timedelta(days=7)
@@ -199,8 +222,19 @@ class Retention:
 class Transaction(Protocol):
     """One unit of work in progress."""
 
+    @property
+    def sessions(self) -> SessionWrites:
+        """Conversations of agents."""
+
     async def load_states(self, refs: Sequence[AgentRef]) -> dict[AgentRef, StoredState]:
-        """Return the heads of all given agents, making those that do not exist yet."""
+        """Return the heads of all given agents, making those that do not exist yet.
+
+        A number is given to one agent only, also after that agent was destroyed; whatever adds
+        rows under a number that has no agent is refused with `AgentDestroyedError`.
+        """
+
+    async def find_states(self, refs: Sequence[AgentRef]) -> dict[AgentRef, StoredState]:
+        """Return the heads of those agents that exist."""
 
     async def load_receipts(
         self, keys: Sequence[tuple[int, str]]
@@ -237,7 +271,11 @@ class Transaction(Protocol):
     async def load_invocations(
         self, keys: Sequence[tuple[int, str]]
     ) -> dict[tuple[int, str], InvocationRow]:
-        """Return the inbox entries, finished or not, that exist among (agent id, key)."""
+        """Return the inbox entries, finished or not, that exist among (agent id, key).
+
+        Also those calls that a former agent of the same name had not finished when it was
+        destroyed: what was begun in one life is not begun again in the next.
+        """
 
     async def add_invocations(self, rows: Sequence[InvocationRow]) -> None:
         """Append to inboxes, leaving out keys that are there."""
@@ -254,8 +292,37 @@ class Transaction(Protocol):
     async def add_effect(self, row: EffectRow) -> EffectRow:
         """Note an effect, or return the row that its position already has."""
 
+    async def hold_agent(self, agent_id: int) -> None:
+        """Keep an agent from being destroyed until the unit has ended.
+
+        Raises:
+            AgentDestroyedError: There is no agent with this number any more.
+        """
+
+    async def find_destroyed(self, ref: AgentRef, key: str) -> DestroyedAgent | None:
+        """Return what is remembered of a destroy by its idempotency key."""
+
+    async def delete_agent(
+        self, agent: DestroyedAgent, *, outcome: str, without_call: str | None = None
+    ) -> None:
+        """Delete all rows of an agent but those of the change feed, where its end is noted.
+
+        Args:
+            outcome: JSON text of what becomes of the calls that were not finished.
+            without_call: The call whose handler destroys, which has its own outcome later.
+        """
+
+    async def finish_destroyed_call(self, agent_id: int, key: str, outcome: str) -> None:
+        """Record the outcome of the call that has destroyed its agent."""
+
+    async def finish_destroyed(self, agent_id: int, outcome: str) -> None:
+        """Note that nothing is left of an agent; its calls without an outcome are given one."""
+
+    async def prune_destroyed(self, before: int) -> None:
+        """Forget finished agents that were destroyed before the given time in milliseconds."""
+
     async def prune_agent(self, agent_id: int, retention: Retention, now: int) -> None:
-        """Drop the agent's receipts and history values beyond their retention."""
+        """Drop the agent's receipts, calls and history values beyond their retention."""
 
     async def prune_feed(self, before: int) -> None:
         """Drop outbox rows and answers made before the given time in milliseconds."""
@@ -264,10 +331,19 @@ class Transaction(Protocol):
 class Storage(Protocol):
     """A database with the state of all agents of one installation."""
 
+    @property
+    def sessions(self) -> SessionReads:
+        """Conversations of agents."""
+
+    @property
+    def place(self) -> str:
+        """What people call it: a file, or host and name; never a password."""
+
     async def write(self, unit: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run a unit of work and return its result once it is on disk.
 
-        Cancelling the caller does not undo a unit that has begun.
+        Cancelling the caller does not undo a unit that has begun. A unit may be undone and run
+        again, if another process holds what it needs: it must change nothing but its transaction.
 
         Raises:
             StorageError: The database refused; nothing of the unit was stored.
@@ -294,7 +370,7 @@ class Storage(Protocol):
         """Return the highest `seq` of the change feed, 0 if it is empty."""
 
     async def read_change_mark(self) -> int:
-        """Return a number that changes when anybody commits; costs next to nothing."""
+        """Return a number that changes when the change feed has grown; costs next to nothing."""
 
     async def read_connections(self, ref: AgentRef) -> list[ConnectionRow]:
         """Return the agent's open sockets, oldest first."""
@@ -305,7 +381,10 @@ class Storage(Protocol):
     async def read_invocations(
         self, keys: Sequence[tuple[AgentRef, str]]
     ) -> dict[tuple[AgentRef, str], InvocationRow]:
-        """Return the inbox entries, finished or not, that exist among (agent, key)."""
+        """Return the inbox entries, finished or not, that exist among (agent, key).
+
+        Of an agent that was destroyed: the calls that were not finished then.
+        """
 
     async def read_inbox(self, agent_id: int, after: int, limit: int) -> list[InvocationRow]:
         """Return the agent's entries with a higher number that are not finished, oldest first."""
@@ -313,22 +392,35 @@ class Storage(Protocol):
     async def read_inbox_marks(self, agent_ids: Sequence[int]) -> dict[int, InboxMark]:
         """Return the marks of those agents that have unfinished entries."""
 
+    async def read_living(self, agent_ids: Sequence[int]) -> set[int]:
+        """Return those numbers that have an agent."""
+
     async def read_waiting_agents(self, before: int, limit: int) -> list[AgentRef]:
         """Return agents with an unfinished entry made before the given time."""
 
     async def read_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
         """Return the effects of an unfinished call, state mutations included, by position."""
 
+    async def read_unfinished(
+        self, before: int, limit: int, *, ref: AgentRef | None = None
+    ) -> list[DestroyedAgent]:
+        """Return agents destroyed before a time of which something is left, oldest first."""
+
     async def list_agents(
         self, *, class_name: str | None = None, after: AgentRef | None = None, limit: int = 100
     ) -> list[AgentRow]:
         """Return agents in order of class and name."""
 
-    async def sql(self, ref: AgentRef, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
-        """Run one statement on the agent's own database.
+    async def sql(
+        self, ref: AgentRef, agent_id: int, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]]:
+        """Run one statement on the agent's own database, which belongs to its number.
+
+        It may run beside the agent's other statements; what must not is for `sql_once`.
 
         Raises:
             SqlError: The statement failed; it changed nothing.
+            AgentDestroyedError: The agent with this number was destroyed.
         """
 
     async def sql_once(
@@ -336,11 +428,27 @@ class Storage(Protocol):
     ) -> tuple[EffectRow, list[dict[str, Json]]]:
         """Run one writing statement and note it as an effect, both or neither.
 
+        An agent's take turns, whichever processes they come from: each sees what those before it
+        have committed.
+
         Returns the noted effect (the earlier one if its position has one) and the result rows.
         """
 
-    async def sql_effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
+    async def sql_effects(self, ref: AgentRef, agent_id: int, invocation: str) -> list[EffectRow]:
         """Return the effects that `sql_once` noted for an invocation."""
+
+    async def forget_sql_effects(self, ref: AgentRef, agent_id: int, invocation: str) -> None:
+        """Let go of what `sql_once` noted for an invocation that nobody will repeat.
+
+        Its inner journals are meant too. It may happen with a later write of the agent; what a
+        crash keeps from being forgotten stays and does no harm.
+        """
+
+    async def sql_place(self, ref: AgentRef, agent_id: int) -> str | None:
+        """Return what people call the agent's own database, None if it has none yet."""
+
+    async def delete_sql(self, ref: AgentRef, agent_id: int) -> None:
+        """Delete the own database of an agent that was destroyed; harmless without one."""
 
     async def close(self) -> None:
         """Finish what has begun and close all files."""

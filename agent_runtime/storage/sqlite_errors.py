@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from agent_runtime.errors import (
+    AgentDestroyedError,
     StorageCorruptError,
     StorageError,
     StorageFullError,
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from agent_runtime.storage.unstorable import unstorable_error
 
 _BY_CODE: dict[int, tuple[type[StorageError], str]] = {
     sqlite3.SQLITE_FULL: (StorageFullError, "no space left for the database; free some and repeat"),
@@ -39,11 +41,18 @@ def storage_errors(place: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        extended_code = getattr(error, "sqlite_errorcode", 0)
+        if extended_code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+            raise AgentDestroyedError("the agent was destroyed; nothing was stored") from error
+        if str(error).startswith("Error binding parameter"):
+            raise unstorable_error(error) from error
+        code = extended_code & 0xFF
         if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
             raise
         kind, advice = _BY_CODE.get(code, (StorageUnavailableError, str(error)))
         raise kind(f"{place}: {advice}", code=code) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise unstorable_error(error) from error
     except ValueError as error:
         if "onnection" in str(error):  # aiosqlite: "no active connection", "Connection closed"
             raise StorageUnavailableError(f"{place}: the storage is closed") from error

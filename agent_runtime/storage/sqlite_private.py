@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
+import logging
 import sqlite3
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import aiosqlite
-import orjson
 
-from agent_runtime.errors import SqlError, StorageUnavailableError
+from agent_runtime.errors import AgentDestroyedError, SqlError, StorageUnavailableError
 from agent_runtime.identity import AgentRef, file_stem
 from agent_runtime.json_value import Json
-from agent_runtime.storage import sqlite_statements as statements
+from agent_runtime.storage import statements
+from agent_runtime.storage.effect_key import journal_key_range
+from agent_runtime.storage.own_database import OwnDatabase
+from agent_runtime.storage.private_rows import pack_rows, unpack_rows
 from agent_runtime.storage.protocol import EffectRow
 from agent_runtime.storage.sqlite_errors import storage_errors
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agent_runtime")
 
 MAX_OPEN = 64
 _SCHEMA = """
@@ -38,11 +42,21 @@ class _Private:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.ended: set[str] = set()
         self.lock = asyncio.Lock()
         self.users = 0
+        self.is_deleted = False
         self.connection: aiosqlite.Connection | None = None
 
-    async def open(self, ref: AgentRef) -> aiosqlite.Connection:
+    @property
+    def opened(self) -> aiosqlite.Connection:
+        if self.connection is None:
+            raise StorageUnavailableError(f"{self.path} is not open")
+        return self.connection
+
+    async def open(self, ref: AgentRef) -> None:
+        if self.is_deleted:
+            raise AgentDestroyedError(f"{ref} was destroyed; nothing was done")
         if self.connection is None:
             connection = await aiosqlite.connect(self.path, isolation_level=None, timeout=10)
             try:
@@ -58,7 +72,30 @@ class _Private:
                 await connection.close()
                 raise
             self.connection = connection
-        return self.connection
+
+    async def delete_ended(self) -> set[str]:
+        """Delete what ended journals noted, and return which; a transaction may take it back."""
+        ended = set(self.ended)
+        for journal in ended:
+            await self.opened.execute_fetchall(
+                "DELETE FROM _agent_runtime_effects WHERE invocation_key = ?", (journal,)
+            )
+        return ended
+
+    async def clear_ended(self) -> None:
+        """Delete what ended journals noted, outside of a transaction."""
+        self.ended -= await self.delete_ended()
+
+    async def close(self) -> None:
+        if self.connection is None:
+            return
+        try:
+            await self.clear_ended()
+        except sqlite3.Error as error:
+            logger.warning("%s keeps effects that nobody needs: %s", self.path, error)
+        finally:
+            connection, self.connection = self.connection, None
+            await connection.close()
 
 
 class PrivateDatabases:
@@ -66,33 +103,82 @@ class PrivateDatabases:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._open: OrderedDict[AgentRef, _Private] = OrderedDict()
+        self._open: OrderedDict[OwnDatabase, _Private] = OrderedDict()
+        self._journals: dict[OwnDatabase, set[str]] = {}
         self._is_closed = False
 
-    async def run(self, ref: AgentRef, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
+    def _note(self, place: OwnDatabase, journal: str) -> None:
+        self._journals.setdefault(place, set()).add(journal)
+
+    async def run(
+        self, ref: AgentRef, agent_id: int, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]]:
         """Run one statement in a transaction of its own."""
-        return await _shielded(self._run(ref, query, params))
+        return await _shielded(self._run(OwnDatabase(ref, agent_id), query, params))
 
     async def run_once(
         self, ref: AgentRef, query: str, params: Sequence[Json], effect: EffectRow
     ) -> tuple[EffectRow, list[dict[str, Json]]]:
         """Run one statement and note it as an effect, unless its position is noted already."""
-        return await _shielded(self._run_once(ref, query, params, effect))
+        place = OwnDatabase(ref, effect.agent_id)
+        return await _shielded(self._run_once(place, query, params, effect))
 
-    async def effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
+    async def effects(self, ref: AgentRef, agent_id: int, invocation: str) -> list[EffectRow]:
         """Return the effects noted for an invocation; an agent without a file has none."""
-        if not self._path(ref).exists():
+        if not self.has(ref, agent_id):
             return []
-        return await _shielded(self._effects(ref, invocation))
+        return await _shielded(self._effects(OwnDatabase(ref, agent_id), invocation))
 
-    async def _effects(self, ref: AgentRef, invocation: str) -> list[EffectRow]:
-        async with self._use(ref) as connection:
-            rows = await connection.execute_fetchall(
+    async def forget_effects(self, place: OwnDatabase, invocation: str) -> None:
+        """Delete what an invocation's journals noted: with the next write, as its sync is paid."""
+        first, end = journal_key_range(invocation)
+        journals = self._journals.get(place, set())
+        ended = {journal for journal in journals if first <= journal < end}
+        if not ended:
+            return
+        journals -= ended
+        if not journals:
+            del self._journals[place]
+        if place in self._open:
+            self._open[place].ended |= ended
+        else:
+            await _shielded(self._delete_effects(place, ended))
+
+    async def _delete_effects(self, place: OwnDatabase, ended: set[str]) -> None:
+        async with self._use(place) as private:
+            private.ended |= ended
+            await private.clear_ended()
+
+    def has(self, ref: AgentRef, agent_id: int) -> bool:
+        """Tell whether an agent has a file."""
+        return self.path(OwnDatabase(ref, agent_id)).exists()
+
+    async def delete(self, ref: AgentRef, agent_id: int) -> None:
+        """Delete an agent's file, once the statements that run in it here have ended."""
+        place = OwnDatabase(ref, agent_id)
+        self._journals.pop(place, None)
+        private = self._open.pop(place) if place in self._open else _Private(self.path(place))
+        await _shielded(self._delete(private))
+
+    async def _delete(self, private: _Private) -> None:
+        private.is_deleted = True
+        async with private.lock:
+            if private.connection is not None:
+                await private.connection.close()
+            for ending in ("", "-wal", "-shm"):
+                private.path.with_name(private.path.name + ending).unlink(missing_ok=True)
+
+    async def _effects(self, place: OwnDatabase, invocation: str) -> list[EffectRow]:
+        async with self._use(place) as private:
+            rows = await private.opened.execute_fetchall(
                 "SELECT agent_id, invocation_key, position, kind, fingerprint, result, created_at "
                 "FROM _agent_runtime_effects WHERE invocation_key = ? ORDER BY position",
                 (invocation,),
             )
-        return [EffectRow(*row) for row in rows]
+        effects = [EffectRow(*row) for row in rows]
+        if effects:
+            self._note(place, invocation)
+        return effects
 
     async def close(self) -> None:
         """Refuse new statements, wait for those that run, and close every file."""
@@ -100,20 +186,20 @@ class PrivateDatabases:
         while self._open:
             _, private = self._open.popitem()
             async with private.lock:
-                if private.connection is not None:
-                    await private.connection.close()
+                await private.close()
 
     async def _run(
-        self, ref: AgentRef, query: str, params: Sequence[Json]
+        self, place: OwnDatabase, query: str, params: Sequence[Json]
     ) -> list[dict[str, Json]]:
-        async with self._use(ref) as connection:
-            return await _execute(connection, query, params)
+        async with self._use(place) as private:
+            return await _execute(private.opened, query, params)
 
     async def _run_once(
-        self, ref: AgentRef, query: str, params: Sequence[Json], effect: EffectRow
+        self, place: OwnDatabase, query: str, params: Sequence[Json], effect: EffectRow
     ) -> tuple[EffectRow, list[dict[str, Json]]]:
         key = (effect.invocation, effect.position)
-        async with self._use(ref) as connection:
+        async with self._use(place) as private:
+            connection = private.opened
             await connection.execute_fetchall("BEGIN IMMEDIATE")
             try:
                 for row in await connection.execute_fetchall(
@@ -124,7 +210,7 @@ class PrivateDatabases:
                 ):
                     await connection.execute_fetchall("ROLLBACK")
                     stored = EffectRow(*row)
-                    return stored, _unpack(stored.result)
+                    return stored, unpack_rows(stored.result)
                 rows = await _execute(connection, query, params)
                 await connection.execute_fetchall(
                     statements.ADD_EFFECT.replace(
@@ -136,22 +222,25 @@ class PrivateDatabases:
                         effect.kind,
                         effect.fingerprint,
                         effect.created_at,
-                        _pack(rows),
+                        pack_rows(rows),
                     ),
                 )
+                ended = await private.delete_ended()
                 await connection.execute_fetchall("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     await connection.execute_fetchall("ROLLBACK")
                 raise
+            private.ended -= ended
+            self._note(place, effect.invocation)
         return effect, rows
 
     @asynccontextmanager
-    async def _use(self, ref: AgentRef) -> AsyncIterator[aiosqlite.Connection]:
+    async def _use(self, place: OwnDatabase) -> AsyncIterator[_Private]:
         if self._is_closed:
             raise StorageUnavailableError("the storage is closed")
-        private = self._open.setdefault(ref, _Private(self._path(ref)))
-        self._open.move_to_end(ref)
+        private = self._open.setdefault(place, _Private(self.path(place)))
+        self._open.move_to_end(place)
         private.users += 1
         try:
             await self._close_surplus()
@@ -159,20 +248,26 @@ class PrivateDatabases:
                 if self._is_closed:
                     raise StorageUnavailableError("the storage is closed")
                 with storage_errors(str(private.path)):
-                    yield await private.open(ref)
+                    await private.open(place.ref)
+                    yield private
         finally:
             private.users -= 1
 
     async def _close_surplus(self) -> None:
-        idle = [ref for ref, private in self._open.items() if private.users == 0]
+        idle = [place for place, private in self._open.items() if private.users == 0]
         # All are taken out before the first await: nobody else closes or uses them meanwhile.
-        surplus = [self._open.pop(ref) for ref in idle[: max(0, len(self._open) - MAX_OPEN)]]
+        surplus = [self._open.pop(place) for place in idle[: max(0, len(self._open) - MAX_OPEN)]]
         for private in surplus:
-            if private.connection is not None:
-                await private.connection.close()
+            await private.close()
 
-    def _path(self, ref: AgentRef) -> Path:
-        return self._directory / f"sql-{file_stem(ref)}.db"
+    def path(self, place: OwnDatabase) -> Path:
+        """Return the agent's file, whether it exists or not."""
+        return self._directory / sql_file_name(*place)
+
+
+def sql_file_name(ref: AgentRef, agent_id: int) -> str:
+    """Return the name of an agent's own database."""
+    return f"sql-{file_stem(ref)}-{agent_id}.db"
 
 
 async def _shielded(work: Awaitable[T]) -> T:
@@ -201,23 +296,3 @@ async def _execute(
         if (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG):
             raise SqlError(f"SQL query failed: {error}", query=query) from error
         raise
-
-
-def _pack(rows: list[dict[str, Json]]) -> str:
-    return orjson.dumps(rows, _pack_bytes).decode()
-
-
-def _pack_bytes(value: object) -> object:
-    if isinstance(value, bytes):
-        return {"_bytes": base64.b64encode(value).decode()}
-    raise TypeError(type(value).__name__)
-
-
-def _unpack(result: str | None) -> list[dict[str, Json]]:
-    return [
-        {
-            name: base64.b64decode(value["_bytes"]) if isinstance(value, dict) else value
-            for name, value in row.items()
-        }
-        for row in orjson.loads(result or "[]")
-    ]

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from agent_runtime.identity import AgentRef
 from agent_runtime.storage.effect_key import effect_key
-from agent_runtime.storage.protocol import EffectRow, InboxMark, InvocationRow, Transaction
+from agent_runtime.storage.protocol import (
+    ConnectionRow,
+    EffectRow,
+    InboxMark,
+    InvocationRow,
+    Transaction,
+)
 from agent_runtime.testing.storage_bench import (
     OTHER,
     ROOM,
@@ -199,6 +205,24 @@ async def inboxes_survive_reopening(bench: StorageBench) -> None:
     expect(1, len(await bench.storage.read_effects(ROOM, "i")))
 
 
+async def connections_are_read_as_they_were_put(bench: StorageBench) -> None:
+    """With their flags, also that of a token, of the last put."""
+    number = await bench.agent_id(ROOM)
+    plain = ConnectionRow("s1", number, "c", "g", "ws://host", '["c"]', False, True, 5)
+    rows = [
+        plain,
+        replace(plain, socket="s2", is_readonly=True, has_protocol=False, opened_at=6),
+        replace(plain, socket="s3", is_readonly=True, has_readonly_token=True, opened_at=7),
+    ]
+
+    async def unit(tx: Transaction) -> None:
+        for row in (*rows, replace(rows[1], is_readonly=False), rows[1]):
+            await tx.put_connection(row)
+
+    await bench.storage.write(unit)
+    expect(rows, await bench.storage.read_connections(ROOM))
+
+
 CALL_CHECKS: Sequence[StorageCheck] = (
     the_first_answer_stands,
     an_entry_is_added_once,
@@ -212,4 +236,5 @@ CALL_CHECKS: Sequence[StorageCheck] = (
     effects_come_by_position_with_mutations,
     finishing_drops_the_effects,
     inboxes_survive_reopening,
+    connections_are_read_as_they_were_put,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from agent_runtime.clock import now_milliseconds
 from agent_runtime.state import UNSET
 from agent_runtime.storage.protocol import InvocationRow, OutboxRow, Retention, Transaction
 from agent_runtime.testing.storage_bench import (
@@ -94,6 +95,23 @@ async def kept_history_keeps_its_rows(bench: StorageBench) -> None:
     kept = await _kept(bench)
     expect(True, set(range(7, 13)) <= set(kept))
     expect({"k2": 11, "k1": 10}, await bench.rebuilt(ROOM, 12))
+
+
+async def operation_keys_go_with_age(bench: StorageBench) -> None:
+    """What a session's operation did is recalled as long as receipts are kept."""
+
+    async def recall() -> str | None:
+        return await bench.storage.write(
+            lambda tx: tx.sessions.registry.recall_operation(ROOM, "k", "fork")
+        )
+
+    await recall()
+    await bench.storage.write(lambda tx: tx.sessions.registry.record_operation(ROOM, "k", '"done"'))
+    now = now_milliseconds()
+    await _prune(bench, Retention(), now + int(_LONG.total_seconds() * 1000) - 60_000)
+    expect('"done"', await recall())
+    await _prune(bench, Retention(), now + int(_LONG.total_seconds() * 1000) + 60_000)
+    expect(None, await recall())
 
 
 async def pruning_leaves_other_agents_and_the_head(bench: StorageBench) -> None:
@@ -190,6 +208,7 @@ RETENTION_CHECKS: Sequence[StorageCheck] = (
     pruned_values_keep_their_receipts,
     receipts_go_when_old_and_many,
     kept_history_keeps_its_rows,
+    operation_keys_go_with_age,
     pruning_leaves_other_agents_and_the_head,
     versions_go_on_after_pruning,
     invocations_go_when_old_and_many,

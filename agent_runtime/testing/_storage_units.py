@@ -87,6 +87,34 @@ async def a_failing_unit_fails_alone(bench: StorageBench) -> None:
     expect(None, await bench.storage.read_state(OTHER))
 
 
+async def a_refused_row_fails_its_unit_alone(bench: StorageBench) -> None:
+    """A row that the database refuses fails the unit that added it, not those beside it."""
+    await bench.put(ROOM, '"first"')
+    [stored] = await bench.storage.read_history(ROOM)
+
+    async def refused(tx: Transaction) -> None:
+        await put_one(tx, OTHER, '"never"')
+        await tx.add_mutations([stored])
+
+    gate = _Gate()
+    first = asyncio.create_task(bench.storage.write(gate))
+    await gate.has_begun.wait()
+    together = asyncio.gather(
+        bench.put(ROOM, '"before"'),
+        bench.storage.write(refused),
+        bench.put(ROOM, '"after"'),
+        return_exceptions=True,
+    )
+    await _queued()
+    gate.may_end.set()
+    before, failure, after = await together
+    await first
+    expect((3, True, 4), (before, isinstance(failure, Exception), after))
+    values = [row.value for row in await bench.storage.read_history(ROOM)]
+    expect(['"after"', '"before"', '"gate"', '"first"'], values)
+    expect(None, await bench.storage.read_state(OTHER))
+
+
 async def many_units_all_commit(bench: StorageBench) -> None:
     """Hundreds of units at once commit in order of arrival, each seeing those before it."""
     versions = await asyncio.gather(*(bench.put(ROOM, str(n)) for n in range(300)))
@@ -199,6 +227,7 @@ UNIT_CHECKS: Sequence[StorageCheck] = (
     results_are_returned,
     a_failing_unit_is_undone,
     a_failing_unit_fails_alone,
+    a_refused_row_fails_its_unit_alone,
     many_units_all_commit,
     several_agents_commit_together,
     sets_of_rows_are_written,

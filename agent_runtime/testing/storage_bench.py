@@ -8,10 +8,10 @@ from typing import Protocol
 
 import orjson
 
+from agent_runtime.hosting.state_change import rebuild
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json
 from agent_runtime.state import UNSET
-from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import (
     AgentRow,
     MutationRow,
@@ -43,9 +43,19 @@ class StorageBench:
         await self.storage.close()
         self.storage = await self._open()
 
+    async def open_again(self) -> Storage:
+        """Open the same database beside, as another process has it; the caller closes it."""
+        return await self._open()
+
     async def agent_id(self, ref: AgentRef = ROOM) -> int:
         """Make the agent if it is new and return its number."""
         return (await self.storage.write(lambda tx: tx.load_states([ref])))[ref].agent_id
+
+    async def sql(self, ref: AgentRef, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
+        """Run a statement on the agent's own database, making the agent if it is new."""
+        stored = await self.storage.read_state(ref)
+        number = await self.agent_id(ref) if stored is None else stored.agent_id
+        return await self.storage.sql(ref, number, query, params)
 
     async def put(
         self,

@@ -12,13 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_runtime.testing._storage_calls import CALL_CHECKS
+from agent_runtime.testing._storage_destroy import DESTROY_CHECKS
 from agent_runtime.testing._storage_retention import RETENTION_CHECKS
+from agent_runtime.testing._storage_session_appends import APPEND_CHECKS
+from agent_runtime.testing._storage_session_changes import CHANGE_CHECKS
+from agent_runtime.testing._storage_session_context import CONTEXT_CHECKS
+from agent_runtime.testing._storage_session_overlays import OVERLAY_CHECKS
+from agent_runtime.testing._storage_session_search import SEARCH_CHECKS
+from agent_runtime.testing._storage_session_windows import WINDOW_CHECKS
 from agent_runtime.testing._storage_sql import SQL_CHECKS
 from agent_runtime.testing._storage_state import STATE_CHECKS
 from agent_runtime.testing._storage_units import UNIT_CHECKS
+from agent_runtime.testing._storage_usage import USAGE_CHECKS
 from agent_runtime.testing.storage_bench import OpenStorage, StorageBench, StorageCheck
 
 __all__ = [
+    "SESSION_CHECKS",
     "STORAGE_CHECKS",
     "OpenStorage",
     "StorageBench",
@@ -27,12 +36,25 @@ __all__ = [
     "run_storage_check",
 ]
 
+SESSION_CHECKS: Sequence[StorageCheck] = (
+    *APPEND_CHECKS,
+    *OVERLAY_CHECKS,
+    *CHANGE_CHECKS,
+    *WINDOW_CHECKS,
+    *SEARCH_CHECKS,
+    *CONTEXT_CHECKS,
+    *USAGE_CHECKS,
+)
+"""Those of sessions alone."""
+
 STORAGE_CHECKS: Sequence[StorageCheck] = (
     *STATE_CHECKS,
     *UNIT_CHECKS,
     *RETENTION_CHECKS,
     *CALL_CHECKS,
+    *DESTROY_CHECKS,
     *SQL_CHECKS,
+    *SESSION_CHECKS,
 )
 """All checks; each needs a fresh, empty database."""
 

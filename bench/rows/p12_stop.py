@@ -10,7 +10,7 @@ from itertools import pairwise
 from temporalio.api.enums.v1 import EventType, TimeoutType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 from agent_runtime.identity import agent_ref, workflow_id
 from bench.support.bench import Bench
 from bench.support.client_processes import ClientPlan, ClientProcesses

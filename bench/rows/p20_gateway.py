@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agent_runtime.temporal_server import free_port
+from agent_runtime.local.temporal_server import free_port
 from bench.support.bench import Bench
 from bench.support.processes import ChildProcess
 from bench.support.row import Figure, Row, number

@@ -13,8 +13,8 @@ from types import TracebackType
 from temporalio.client import Client
 
 from agent_runtime.call import EntityRun
-from agent_runtime.client import AgentClient
-from agent_runtime.temporal_server import TemporalServer
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.local.temporal_server import TemporalServer
 from bench.support.accounting import ProcessorSpan
 from bench.support.core_log import quiet_core
 from bench.support.forms import ByHand, Form, Product, Prototype, PureFloor

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 from bench.support.core_log import quiet_core
 from bench.support.load import Load, note
 

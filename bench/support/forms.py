@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 from agent_runtime.identity import agent_ref, workflow_id
 from bench.peers.entity import ENTITY
 from bench.peers.prototype_batcher import PrototypeBatcher

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 
 _PAGE = 1_000
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
+from agent_runtime.json_value import Json
 from bench.peers.peer_line import READY
 from bench.support.load import Load
 from bench.support.row import SkipRow
@@ -73,11 +74,15 @@ class PeerProcess:
 
     async def measure(self, agents: int, callers: int, seconds: float) -> Load:
         """Let the peer do the job for a while and return what its callers saw."""
-        assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write(json.dumps([agents, callers, seconds]).encode() + b"\n")
-        await self._process.stdin.drain()
-        took, latencies, errors = json.loads(await self._read("RESULT"))
+        took, latencies, errors = await self.ask(agents, callers, seconds)
         return Load(took, latencies, errors=errors)
+
+    async def ask(self, *command: Json) -> Json:
+        """Send the peer a command in its own words and return its answer."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        await self._process.stdin.drain()
+        return json.loads(await self._read("RESULT"))
 
     async def _read(self, start: str) -> str:
         assert self._process is not None and self._process.stdout is not None

@@ -30,7 +30,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from agent_runtime import AgentClient, AgentHandle, StateHistoryEntry
-from agent_runtime.dev import DevSession
+from agent_runtime.local.dev import DevSession
 from workflows import IndexFolder, IndexJob
 
 AGENT = "standard-library"

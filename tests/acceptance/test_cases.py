@@ -163,7 +163,7 @@ async def test_c04_a_burst_of_callers(serve: Serve) -> None:
         snapshot = await agent.get_state()
         assert (snapshot.value["count"], snapshot.version) == (25, 26)
         assert max(results) == 25
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
 
 
 async def test_c05_compare_and_set(serve: Serve) -> None:
@@ -204,7 +204,7 @@ async def test_c06_a_state_too_large(serve: Serve, way: str) -> None:
                 await agent.merge_state(value)
             else:
                 await agent.set_state(value)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert caught.value.details_map["limit"] == 2_000_000
         assert f"{caught.value.details_map['size']} bytes" in caught.value.message
         assert (await agent.get_state()).value == {"count": 1}

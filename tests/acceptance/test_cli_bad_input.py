@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_runtime.local.temporal_server import TemporalServer
 from agent_runtime.storage.migrations import LATEST
 from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
-from agent_runtime.temporal_server import TemporalServer
 from tests.support.program import PROGRAM, UNREACHABLE, Ran, run_program
 
 AGENTS = """
@@ -28,7 +28,8 @@ class Notes(Agent):
 AS_NOBODY = """
 import os, sys
 import agent_runtime.cli as cli
-import agent_runtime.client, agent_runtime.config, agent_runtime.storage.sqlite, rich.table
+import agent_runtime.client.agent_client, agent_runtime.config, rich.table
+import agent_runtime.storage.sqlite
 os.setgid(65534)
 os.setuid(65534)
 sys.exit(cli.main(sys.argv[1:]))
@@ -88,7 +89,7 @@ async def test_an_unreachable_server_is_code_3_and_quick(tmp_path: Path) -> None
     assert_refused(
         ran, 3, "TemporalUnreachableError", UNREACHABLE, "Connection refused", "TEMPORAL_ADDRESS"
     )
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
 
 
 async def test_a_silent_server_is_given_up(tmp_path: Path, used_port: int) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from agent_runtime.temporal_server import TemporalServer
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.local.temporal_server import TemporalServer
 from tests.conftest import Serve
 from tests.support.agents import Bare
 from tests.support.eventually import assert_eventually
@@ -22,11 +25,17 @@ from tests.support.live_gateway import next_frame
 from tests.support.program import UNREACHABLE, Running, run_program, running
 
 AGENTS = """
-from agent_runtime import Agent
+import asyncio
+
+from agent_runtime import Agent, callable
 
 
 class Bare(Agent):
-    pass
+    @callable()
+    async def pause(self, seconds: float) -> str:
+        await self.broadcast("begun")
+        await asyncio.sleep(seconds)
+        return "rested"
 """
 TOKEN = "a-token-that-may-do-everything"
 
@@ -51,8 +60,10 @@ async def test_it_serves_and_says_where(serve: Serve, tmp_path: Path) -> None:
     async with gateway(serve, tmp_path) as (_, facts):
         url = facts["gateway"]
         async with (
-            connect(f"{url.replace('http', 'ws')}/agents/bare/a", proxy=None) as socket,
-            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+            connect(
+                f"{url.replace('http', 'ws')}/agents/bare/a", proxy=None, open_timeout=60
+            ) as socket,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
             await next_frame(socket, "cf_agent_mcp_servers")
             put = await http.put("/api/agents/Bare/a/state", json={"n": 1})
@@ -67,7 +78,7 @@ async def test_a_signal_ends_it_with_0(serve: Serve, tmp_path: Path, number: int
     """Clients are told 1012, on which they come back, and nothing is logged as a failure."""
     async with gateway(serve, tmp_path) as (run, facts):
         url = facts["gateway"].replace("http", "ws")
-        async with connect(f"{url}/agents/bare/a", proxy=None) as socket:
+        async with connect(f"{url}/agents/bare/a", proxy=None, open_timeout=60) as socket:
             await next_frame(socket, "cf_agent_mcp_servers")
             code = await run.end(number)
             with pytest.raises(ConnectionClosed) as end:
@@ -75,6 +86,64 @@ async def test_a_signal_ends_it_with_0(serve: Serve, tmp_path: Path, number: int
 
     assert end.value.rcvd is not None
     assert (code, end.value.rcvd.code) == (0, 1012)
+    assert [line for line in run.lines if "ERROR" in line or "Traceback" in line] == []
+
+
+@asynccontextmanager
+async def joint_gateway(
+    temporal: TemporalServer, folder: Path
+) -> AsyncIterator[tuple[Running, dict[str, str]]]:
+    """Run the program as gateway and worker in one."""
+    (folder / "agents.py").write_text(AGENTS)
+    place = ("--data-dir", str(folder / "data"), "--address", temporal.address)
+    queue = ("--task-queue", f"test-{uuid4().hex[:12]}")
+    arguments = ("gateway", "agents.py", "--with-worker", "--port", "0", *place, *queue)
+    async with running(*arguments, cwd=folder) as run:
+        line = await run.line_with("READY ")
+        yield run, dict(word.split("=", 1) for word in shlex.split(line)[1:])
+
+
+async def test_it_runs_the_agents_too_if_asked_to(temporal: TemporalServer, tmp_path: Path) -> None:
+    """State and calls need no other process, and another client of the agents sees both."""
+    async with joint_gateway(temporal, tmp_path) as (_, facts):
+        queue = facts["task_queue"]
+        async with (
+            httpx.AsyncClient(base_url=facts["gateway"], trust_env=False, timeout=60) as http,
+            await AgentClient.connect(temporal.address, task_queue=queue) as client,
+        ):
+            put = await http.put("/api/agents/Bare/a/state", json={"n": 1})
+            called = await http.post("/api/agents/Bare/a/call/pause", json={"args": [0]})
+            seen = await client.agent("Bare", "a").get_state()
+
+    assert (put.status_code, called.json(), seen.value) == (200, {"result": "rested"}, {"n": 1})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_both_with_0(
+    temporal: TemporalServer, tmp_path: Path, number: int
+) -> None:
+    """Sockets get 1012, and a call under way its answer, as the worker stops after the gateway."""
+    async with joint_gateway(temporal, tmp_path) as (run, facts):
+        url = facts["gateway"]
+        async with (
+            connect(f"{url.replace('http', 'ws')}/agents/bare/a", proxy=None) as socket,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+        ):
+            await next_frame(socket, "cf_agent_mcp_servers")
+            call = asyncio.create_task(
+                http.post("/api/agents/Bare/a/call/pause", json={"args": [0.2]})
+            )
+            while await socket.recv() != "begun":
+                pass
+            code = await run.end(number)
+            with pytest.raises(ConnectionClosed) as end:
+                while True:
+                    await socket.recv()
+            answer = await call
+
+    assert end.value.rcvd is not None
+    assert (code, end.value.rcvd.code) == (0, 1012)
+    assert (answer.status_code, answer.json()) == (200, {"result": "rested"})
     assert [line for line in run.lines if "ERROR" in line or "Traceback" in line] == []
 
 
@@ -86,7 +155,7 @@ async def test_its_tokens_come_from_a_file(serve: Serve, tmp_path: Path) -> None
         facts,
     ):
         url = facts["gateway"].replace("0.0.0.0", "127.0.0.1")
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
             without = await http.get("/api/agents")
             given = await http.get("/api/agents", headers={"Authorization": f"Bearer {TOKEN}"})
 
@@ -97,7 +166,9 @@ async def test_its_tokens_come_from_variables(serve: Serve, tmp_path: Path) -> N
     """A token is never in the output."""
     variables = {"AGENT_RUNTIME_GATEWAY_TOKENS": f"{TOKEN}, {TOKEN}-2"}
     async with gateway(serve, tmp_path, **variables) as (run, facts):
-        async with httpx.AsyncClient(base_url=facts["gateway"], trust_env=False) as http:
+        async with httpx.AsyncClient(
+            base_url=facts["gateway"], trust_env=False, timeout=60
+        ) as http:
             headers = {"Authorization": f"Bearer {TOKEN}-2"}
             given = await http.get("/api/agents", headers=headers)
             wrong = await http.get("/api/agents?token=" + TOKEN)
@@ -115,7 +186,7 @@ async def test_an_allowed_origin_and_a_folder(serve: Serve, tmp_path: Path) -> N
     options = ("--allow-origin", page, "--static", "page")
     async with (
         gateway(serve, tmp_path, *options) as (_, facts),
-        httpx.AsyncClient(base_url=facts["gateway"], trust_env=False) as http,
+        httpx.AsyncClient(base_url=facts["gateway"], trust_env=False, timeout=60) as http,
     ):
         put = await http.put("/api/agents/Bare/a/state", json=1, headers={"Origin": page})
         shown = await http.get("/")
@@ -157,18 +228,18 @@ async def test_without_temporal_it_is_alive_and_not_ready(tmp_path: Path) -> Non
         async with running("gateway", "agents.py", "--port", "0", *place, cwd=tmp_path) as run:
             line = await run.line_with("READY ")
             [url] = [word[8:] for word in shlex.split(line) if word.startswith("gateway=")]
-            async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
-                before = await http.get("/readyz")
-                await server.stop()
-                away = [await http.get("/readyz"), await http.get("/healthz")]
-                await server.start()
+            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
 
                 async def is_ready() -> None:
                     assert (await http.get("/readyz")).status_code == 200
 
                 await assert_eventually(is_ready)
+                await server.stop()
+                away = [await http.get("/readyz"), await http.get("/healthz")]
+                await server.start()
+                await assert_eventually(is_ready)
 
-    assert (before.status_code, [each.status_code for each in away]) == (200, [503, 200])
+    assert [each.status_code for each in away] == [503, 200]
     assert away[0].json() == {"status": "not ready", "storage": "ok", "temporal": "unavailable"}
 
 

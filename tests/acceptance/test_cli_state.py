@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -17,7 +18,7 @@ from agent_runtime.errors import MethodNotCallableError, UnknownMethodError
 from agent_runtime.identity import AgentRef, workflow_id
 from tests.conftest import Serve, Served
 from tests.support.eventually import assert_eventually
-from tests.support.program import PROGRAM, UNREACHABLE, Ran, run_program
+from tests.support.program import PROGRAM, UNREACHABLE, Ran, run_at_terminal, run_program
 
 
 class Game(BaseModel):
@@ -41,6 +42,22 @@ class GameAgent(Agent[Game]):
     async def cheer(self) -> str:
         """Be callable."""
         return "hurray"
+
+    @callable()
+    async def echo(self, *values: Any) -> list[Any]:
+        """Return what came."""
+        return list(values)
+
+    @callable()
+    async def count(self) -> int:
+        """Count calls in the score."""
+        await self.merge_state({"score": self.state.score + 1})
+        return self.state.score
+
+    @callable()
+    async def fail(self) -> None:
+        """Raise."""
+        raise ValueError("no luck")
 
     async def secret(self) -> str:
         """Be not callable."""
@@ -72,6 +89,14 @@ class Shell:
         if is_local:
             variables["AGENT_RUNTIME_DATA_DIR"] = str(self._served.data_dir)
         return await run_program(*arguments, cwd=self._cwd, variables=variables, stdin=stdin)
+
+    async def type(self, answer: str, *arguments: str) -> Ran:
+        """Run `agent-runtime` at a terminal where somebody types an answer."""
+        variables = {
+            "TEMPORAL_ADDRESS": self._served.address,
+            "AGENT_RUNTIME_TASK_QUEUE": self._served.task_queue,
+        }
+        return await run_at_terminal(*arguments, answer=answer, cwd=self._cwd, variables=variables)
 
 
 @pytest.fixture
@@ -106,6 +131,88 @@ async def test_a_state_beside_the_data_directory_is_read_without_temporal(shell:
     )
 
     assert (got.code, got.json["value"]["score"]) == (0, 5)
+
+
+async def test_a_method_is_called_with_json_and_words(shell: Shell) -> None:
+    """A word stands for itself, all else is JSON; the result is printed as JSON."""
+    plain = await shell("call", "GameAgent", "r", "echo", "ann", "5", '"5"', '{"a": [null]}')
+    negative = await shell("call", "GameAgent", "r", "echo", "--", "-5", "--json")
+    fields = await shell("call", "GameAgent", "r", "echo", "--json")
+    several = await shell("call", "GameAgent", "r", "cheer", "--timeout", "60")
+
+    assert (plain.code, plain.json) == (0, ["ann", 5, "5", {"a": [None]}])
+    assert negative.json == [-5, "--json"]
+    assert fields.json == {"agent": "GameAgent", "name": "r", "method": "echo", "result": []}
+    assert several.json == "hurray"
+
+
+async def test_a_call_repeated_with_its_key_prints_the_same_outcome(shell: Shell) -> None:
+    """The method ran once."""
+    first = await shell("call", "GameAgent", "r", "count", "--key", "k")
+    again = await shell("call", "GameAgent", "r", "count", "--key", "k")
+    other = await shell("call", "GameAgent", "r", "count")
+
+    assert (first.json, again.json, other.json) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (("echo", "{a: 1}"), 2, "NotSerializableError"),
+        (("secret",), 2, "MethodNotCallableError"),
+        (("nothing",), 2, "UnknownMethodError"),
+        (("fail",), 1, "HandlerError"),
+    ],
+)
+async def test_a_call_that_fails_says_so(
+    shell: Shell, arguments: tuple[str, ...], code: int, kind: str
+) -> None:
+    """Arguments that are no JSON, methods that are not there, and what a method raises."""
+    refused = await shell("call", "GameAgent", "r", *arguments, "--json")
+
+    assert (refused.code, refused.json["type"]) == (code, kind)
+
+
+async def test_an_agent_is_deleted_once(shell: Shell) -> None:
+    """delete destroys it with its data; a repeat with the key leaves the next one alone."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    first = await shell("agents", "delete", "GameAgent", "r", "--yes", "--key", "d")
+    gone = await shell("state", "get", "GameAgent", "r", is_local=True)
+    await shell("state", "set", "GameAgent", "r", '{"score": 6}')
+    again = await shell("agents", "delete", "GameAgent", "r", "--yes", "--key", "d", "--json")
+    kept = await shell("state", "get", "GameAgent", "r", "--json")
+
+    assert "is destroyed; it was at version 1" in first.out
+    assert "has no state yet" in gone.out
+    fields = {"version": 1, "applied": False, "duplicate": True}
+    assert again.json == {"agent": "GameAgent", "name": "r", **fields}
+    assert kept.json["value"]["score"] == 6
+
+
+@pytest.mark.parametrize(("answer", "code", "version"), [("n", 130, 1), ("y", 0, 0)])
+async def test_who_can_be_asked_is_asked(
+    shell: Shell, answer: str, code: int, version: int
+) -> None:
+    """At a terminal delete asks first; anything but yes leaves the agent alone."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    ran = await shell.type(answer, "agents", "delete", "GameAgent", "r")
+
+    assert (ran.code, "Destroy GameAgent/r" in ran.out) == (code, True)
+    got = await shell("state", "get", "GameAgent", "r", "--json", is_local=True)
+    assert got.json["version"] == version
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+async def test_nothing_is_deleted_unless_somebody_is_sure(shell: Shell, as_json: list[str]) -> None:
+    """Where nobody can be asked, delete needs --yes."""
+    await shell("state", "set", "GameAgent", "r", '{"score": 5}')
+
+    ran = await shell("agents", "delete", "GameAgent", "r", *as_json)
+
+    assert (ran.code, "--yes" in ran.out + ran.err) == (2, True)
+    assert (await shell("state", "get", "GameAgent", "r", "--json")).json["version"] == 1
 
 
 @pytest.mark.parametrize("is_local", [True, False])

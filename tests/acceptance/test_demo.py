@@ -19,7 +19,7 @@ async def test_the_demo_finds_everything_once(tmp_path: Path) -> None:
         cwd=tmp_path,
         command=(sys.executable,),
         variables={"TMPDIR": str(tmp_path), "COLUMNS": "120"},
-        seconds=110,
+        seconds=280,
     )
 
     assert ran.code == 0, ran

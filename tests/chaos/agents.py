@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,19 @@ class Journal(Agent[dict[str, int]]):
     initial_state = {"done": 0}
 
     @callable()
-    async def work(self, worker: str, rounds: int, folder: str) -> int:
-        """In each round: a step that appends a line, a state change, a row, a plain line."""
+    async def work(self, worker: str, folder: str) -> int:
+        """In each round: a step that appends a line, a state change, a row, a plain line.
+
+        Rounds go on until the folder has a file `enough`; their number is returned.
+        """
         await self.sql("CREATE TABLE IF NOT EXISTS rounds (worker TEXT, round INTEGER)")
-        for number in range(rounds):
+        for number in count():
+
+            async def is_enough() -> bool:
+                return (Path(folder) / "enough").exists()
+
+            if await self.step(f"whether to do round {number}", is_enough):
+                break
 
             async def note(line: str = f"{number}") -> str:
                 append(Path(folder) / f"{worker}.steps", line)
@@ -35,13 +45,46 @@ class Journal(Agent[dict[str, int]]):
             await self.sql("INSERT INTO rounds VALUES (?, ?)", worker, number)
             append(Path(folder) / f"{worker}.lines", f"{number}")
             await asyncio.sleep(0.02)
-        return rounds
+        return number
 
     @callable()
     async def rows(self) -> list[list[object]]:
         """Return all rows, oldest first."""
         rows = await self.sql("SELECT worker, round FROM rounds ORDER BY rowid")
         return [[row["worker"], row["round"]] for row in rows]
+
+
+class Register(Agent[dict[str, int]]):
+    """Counts what it is called with."""
+
+    initial_state: dict[str, int] = {}
+
+    @callable()
+    async def enter(self, key: str) -> int:
+        """Count a key and return how often it has come."""
+        await self.update_state(lambda state: {**state, key: state.get(key, 0) + 1})
+        return self.state[key]
+
+
+class Mortal(Agent[dict[str, int]]):
+    """Is destroyed again and again."""
+
+    initial_state = {"life": 0}
+
+    @callable()
+    async def keep(self, life: int) -> list[int]:
+        """Note a life in the own rows and return all that are noted."""
+        await self.sql("CREATE TABLE IF NOT EXISTS lives (life INTEGER)")
+        await self.sql("INSERT INTO lives VALUES (?)", life)
+        rows = await self.sql("SELECT life FROM lives ORDER BY rowid")
+        return [row["life"] for row in rows]
+
+    @callable()
+    async def die(self, folder: str) -> None:
+        """Destroy itself, say so, and be slow to return."""
+        await self.destroy()
+        append(Path(folder) / "deaths", self.name)
+        await asyncio.Event().wait()
 
 
 class Watcher(Agent[dict[str, Any]]):

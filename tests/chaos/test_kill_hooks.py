@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.client import AgentClient
-from agent_runtime.temporal_server import TemporalServer
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.local.temporal_server import TemporalServer
 from tests.support.eventually import assert_eventually
 from tests.support.worker_process import WorkerProcess
 
 CHANGES = 30
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_every_change_is_told_although_workers_die(
     temporal: TemporalServer, tmp_path: Path
 ) -> None:
@@ -40,7 +40,7 @@ async def test_every_change_is_told_although_workers_die(
             told: Counter[int] = Counter(await watcher.call("changes"))
             assert told == Counter(range(CHANGES))
 
-        await assert_eventually(all_are_told, seconds=60, every=0.5)
+        await assert_eventually(all_are_told, every=0.5)
     await worker.stop()
     lines = Counter(int(line) for line in noted.read_text().splitlines())
     assert set(lines) == set(range(CHANGES))

@@ -13,10 +13,12 @@ from uuid import uuid4
 
 import pytest
 
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.gateway import feed
 from agent_runtime.http_message import Request
 from agent_runtime.identity import AgentRef
+from agent_runtime.local.temporal_server import TemporalServer
 from agent_runtime.runtime import AgentRuntime
-from agent_runtime.temporal_server import TemporalServer
 from tests.e2e.agents import AGENTS
 from tests.support import npm
 from tests.support.gateway_server import GatewayServer
@@ -36,19 +38,42 @@ def custom_route(request: Request) -> AgentRef | None:
 
 
 @pytest.fixture(scope="session")
-async def gateway(
+async def runtime(
     temporal: TemporalServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[GatewayServer]:
-    """All agents of the recordings, served to clients."""
+) -> AsyncIterator[AgentRuntime]:
+    """A worker of all agents of the recordings."""
+    async with await AgentRuntime.start(
+        AGENTS,
+        data_dir=tmp_path_factory.mktemp("e2e") / "data",
+        address=temporal.address,
+        task_queue=f"e2e-{uuid4().hex[:12]}",
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+async def gateway(runtime: AgentRuntime) -> AsyncIterator[GatewayServer]:
+    """A gateway that reaches the agents through Temporal, as one does in a process of its own."""
+    temporal = runtime.client.temporal.service_client.config.target_host
     async with (
-        await AgentRuntime.start(
-            AGENTS,
-            data_dir=tmp_path_factory.mktemp("e2e") / "data",
-            address=temporal.address,
-            task_queue=f"e2e-{uuid4().hex[:12]}",
-        ) as runtime,
-        GatewayServer(runtime.client, AGENTS, cors=True, resolve=custom_route) as server,
+        await AgentClient.connect(
+            temporal, storage=runtime.storage, task_queue=runtime.client.task_queue
+        ) as client,
+        GatewayServer(client, AGENTS, cors=True, resolve=custom_route) as server,
     ):
+        yield server
+
+
+@pytest.fixture
+def unhurried_echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the gateway wait long for a writer to be quiet: a slow machine is no quiet writer."""
+    monkeypatch.setattr(feed, "_ECHO_SECONDS", 3.0)
+
+
+@pytest.fixture(scope="session")
+async def joint_gateway(runtime: AgentRuntime) -> AsyncIterator[GatewayServer]:
+    """A gateway that reaches the agents as it does in the worker's process."""
+    async with GatewayServer(runtime.client, AGENTS, cors=True, resolve=custom_route) as server:
         yield server
 
 
@@ -125,7 +150,7 @@ class Shell:
         command = {"id": next(self._runs), "host": self.host, "code": constants + snippet}
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         await self._process.stdin.drain()
-        answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 60))
+        answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 200))
         assert answer["id"] == command["id"]
         assert "error" not in answer, answer["error"]
         return answer["value"]

@@ -61,7 +61,8 @@ def _sent(value: str) -> tuple[str, str]:
     )
 
 
-def _told(value: str) -> tuple[str, str]:
+def told(value: str) -> tuple[str, str]:
+    """Return what a client sees of a state that it is told."""
     return (_state(value), _shown(value))
 
 
@@ -69,7 +70,8 @@ def _has(value: str) -> str:
     return f'{{"kind":"client.state","value":{value}}}'
 
 
-def _result(call: int, method: str, value: str) -> tuple[str, str]:
+def result(call: int, method: str, value: str) -> tuple[str, str]:
+    """Return what a client sees of a call that returns."""
     frame = f'"done":true,"id":"<uuid-{call}>","result":{value},"success":true,"type":"rpc"'
     return (
         f'{{"kind":"recv","json":{{{frame}}}}}',
@@ -93,7 +95,7 @@ def _error(call: int, method: str, text: str) -> tuple[str, str]:
     )
 
 
-_SENT_MCP = (
+SENT_MCP = (
     '{"kind":"recv","json":{"mcp":{"prompts":[],"resources":[],"servers":{},"tools":[]},'
     '"type":"cf_agent_mcp_servers"}}'
 )
@@ -107,11 +109,11 @@ _ECHO = (
 _EARLY = "19.1.5: a write from before the connection was open is echoed, so that both agree"
 _NO_STACK = "19.1.18: details of a failed connect stay in the log"
 _ANSWERS_CLOSE = "4, Closing: a close without a code is answered, as RFC 6455 asks"
-_DATE = "7.1.3: dates become ISO strings, in the form that Python has"
+DATE = "7.1.3: dates become ISO strings, in the form that Python has"
 _LANGUAGE = "11.3: attributes of Python objects have other names"
 
-_DATE_THEIRS = '{"at":"1970-01-01T00:00:00.000Z"}'
-_DATE_OURS = '{"at":"1970-01-01T00:00:00+00:00"}'
+DATE_THEIRS = '{"at":"1970-01-01T00:00:00.000Z"}'
+DATE_OURS = '{"at":"1970-01-01T00:00:00+00:00"}'
 _NULLS = '{"i":null,"n":null}'
 _NOT_JSON = "the state is not JSON: inf at .i has no JSON form"
 _MERGED = '{"0":1,"1":2,"2":3,"k":1}'
@@ -149,7 +151,7 @@ DIFFERENCES: list[Difference] = [
         _sent('{"unrelated":"shape is not checked"}'),
         (
             *_sent('{"unrelated":"shape is not checked"}'),
-            *_told('{"unrelated":"shape is not checked"}'),
+            *told('{"unrelated":"shape is not checked"}'),
         ),
         _ECHO,
     ),
@@ -157,42 +159,42 @@ DIFFERENCES: list[Difference] = [
         "hook-order",
         "A",
         _sent('{"n":9}'),
-        (*_sent('{"n":9}'), *_told('{"n":9}')),
+        (*_sent('{"n":9}'), *told('{"n":9}')),
         _ECHO,
     ),
     Difference(
         "rejected-update",
         "A",
         _sent('{"score":4}'),
-        (*_sent('{"score":4}'), *_told('{"score":4}')),
+        (*_sent('{"score":4}'), *told('{"score":4}')),
         _ECHO,
     ),
     Difference(
         "sender-left-behind",
         "A",
         (_has('{"count":100}'),),
-        (*_told('{"count":7}'), _has('{"count":7}')),
+        (*told('{"count":7}'), _has('{"count":7}')),
         _ECHO,
     ),
     Difference(
         "set-state-before-open",
         "A",
-        (_SENT_MCP, _has('{"count":0}')),
-        (_SENT_MCP, *_told('{"count":33}'), _has('{"count":33}')),
+        (SENT_MCP, _has('{"count":0}')),
+        (SENT_MCP, *told('{"count":33}'), _has('{"count":33}')),
         _EARLY,
     ),
     Difference(
         "reconnect-stale-write",
         "A",
         (_has('{"count":500}'),),
-        (*_told('{"count":1}'), _has('{"count":1}')),
+        (*told('{"count":1}'), _has('{"count":1}')),
         _EARLY,
     ),
     Difference(
         "same-connection-id",
         "B",
         (_has('{"count":0}'),),
-        (*_told('{"count":5}'), _has('{"count":5}')),
+        (*told('{"count":5}'), _has('{"count":5}')),
         "19.1.14: the sending socket is left out, not all of its id",
     ),
     Difference(
@@ -200,12 +202,12 @@ DIFFERENCES: list[Difference] = [
         "C",
         (
             '{"kind":"send","json":{"args":[],"id":"<uuid-2>","method":"connections","type":"rpc"}}',
-            *_result(2, "connections", '["<uuid-1>","shared-id","shared-id"]'),
+            *result(2, "connections", '["<uuid-1>","shared-id","shared-id"]'),
         ),
         (
             '{"kind":"send","json":{"args":[],"id":"<uuid-2>","method":"connectionIds",'
             '"type":"rpc"}}',
-            *_result(2, "connectionIds", '["shared-id","shared-id","<uuid-1>"]'),
+            *result(2, "connectionIds", '["shared-id","shared-id","<uuid-1>"]'),
         ),
         "14: the order of connections is not promised, ours are told oldest first; the name of the "
         "method is taken in Python",
@@ -213,13 +215,13 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "same-connection-id",
         "C",
-        _result(
+        result(
             3,
             "lookup",
             '"More than one connection found for id shared-id. Did you mean to use '
             'getConnections(tag) instead?"',
         ),
-        _result(
+        result(
             3,
             "lookup",
             '"More than one connection found for id shared-id. Did you mean to use '
@@ -272,7 +274,7 @@ DIFFERENCES: list[Difference] = [
         (
             _identity("validator-reads-state-agent", "room", _FOLLOWS),
             _state('{"status":"open"}'),
-            _SENT_MCP,
+            SENT_MCP,
             _CLOSED_1005,
         ),
         "19.1.1: a validator may read the state while `initial_state` is stored; and "
@@ -305,14 +307,14 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "rpc-ok",
         "A",
-        _result(6, "returnsDate", _DATE_THEIRS),
-        _result(6, "returnsDate", _DATE_OURS),
-        _DATE,
+        result(6, "returnsDate", DATE_THEIRS),
+        result(6, "returnsDate", DATE_OURS),
+        DATE,
     ),
     Difference(
         "rpc-ok",
         "A",
-        _result(8, "add", "null"),
+        result(8, "add", "null"),
         _error(8, "add", "unsupported operand type(s) for +: 'int' and 'NoneType'"),
         "11.5: a missing argument is None, which Python does not add",
     ),
@@ -387,48 +389,48 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "odd-values",
         "A-date",
-        (*_told(_DATE_THEIRS), *_result(2, "write", '"object"')),
-        (*_told(_DATE_OURS), *_result(2, "write", '"object"')),
-        _DATE,
+        (*told(DATE_THEIRS), *result(2, "write", '"object"')),
+        (*told(DATE_OURS), *result(2, "write", '"object"')),
+        DATE,
     ),
     Difference(
         "odd-values",
         "A-date",
-        _result(3, "read", f'{{"type":"object","value":{_DATE_THEIRS}}}'),
-        _result(3, "read", f'{{"type":"object","value":{_DATE_OURS}}}'),
-        _DATE,
+        result(3, "read", f'{{"type":"object","value":{DATE_THEIRS}}}'),
+        result(3, "read", f'{{"type":"object","value":{DATE_OURS}}}'),
+        DATE,
     ),
-    Difference("odd-values", "L-date", _told(_DATE_THEIRS), _told(_DATE_OURS), _DATE),
+    Difference("odd-values", "L-date", told(DATE_THEIRS), told(DATE_OURS), DATE),
     Difference(
         "odd-values",
         "A-nan",
-        (*_told(_NULLS), *_result(2, "write", '"object"')),
+        (*told(_NULLS), *result(2, "write", '"object"')),
         _error(2, "write", _NOT_JSON),
         "7.1.3: what has no JSON form is refused and not turned into null",
     ),
     Difference(
         "odd-values",
         "A-nan",
-        _result(3, "read", f'{{"type":"object","value":{_NULLS}}}'),
-        _result(3, "read", '{"type":"undefined"}'),
+        result(3, "read", f'{{"type":"object","value":{_NULLS}}}'),
+        result(3, "read", '{"type":"undefined"}'),
         "7.1.3: nothing was stored",
     ),
     Difference(
         "odd-values",
         "L-nan",
-        (_identity("no-state-agent", "nan", _FOLLOWS), *_told(_NULLS)),
+        (_identity("no-state-agent", "nan", _FOLLOWS), *told(_NULLS)),
         (_identity("no-state-agent", "nan"),),
         "7.1.3: nothing was stored",
     ),
     Difference(
         "odd-values",
         "C",
-        _result(
+        result(
             2,
             "writeCircular",
             '{"inMemoryName":"loop","row":[],"threw":"Converting circular structure to JSON"}',
         ),
-        _result(
+        result(
             2,
             "writeCircular",
             '{"hasState":false,"threw":"the state is not JSON: it contains itself"}',
@@ -439,15 +441,15 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "odd-values",
         "D",
-        (*_told(_MERGED), *_nothing(8, "merge")),
+        (*told(_MERGED), *_nothing(8, "merge")),
         _error(8, "merge", _NO_MERGE),
         "19.1.10: only objects are merged into",
     ),
     Difference(
         "odd-values",
         "D",
-        _result(9, "read", f'{{"type":"object","value":{_MERGED}}}'),
-        _result(9, "read", '{"type":"object","value":[1,2,3]}'),
+        result(9, "read", f'{{"type":"object","value":{_MERGED}}}'),
+        result(9, "read", '{"type":"object","value":[1,2,3]}'),
         "19.1.10: only objects are merged into",
     ),
 ]

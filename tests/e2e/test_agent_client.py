@@ -47,6 +47,7 @@ async def test_w193_w194_names_as_the_client_makes_them(shell: Shell) -> None:
     assert found == ["default", "state-agent"]
 
 
+@pytest.mark.usefixtures("unhurried_echo")
 async def test_w195_to_w202_state_in_property_and_callback(shell: Shell) -> None:
     """Own writes show at once, the server's when they come; nothing is there before."""
     found = await shell.run(
@@ -100,8 +101,8 @@ async def test_w108_w109_w204_to_w207_w212_to_w215_calls_and_their_limits(shell:
         const some = [];
         const limited = { stream: { onChunk: (chunk) => some.push(chunk) }, timeout: 200 };
         return {
-          sum: await a.call("add", [2, 3], { timeout: 5000 }),
-          error: await failure(a.call("fail", ["no good"], { timeout: 5000 })),
+          sum: await a.call("add", [2, 3], { timeout: 60000 }),
+          error: await failure(a.call("fail", ["no good"], { timeout: 60000 })),
           limit: await failure(a.call("later", [5000], { timeout: 10 })),
           end: await a.call("streamNumbers", [2], { stream }),
           chunks,

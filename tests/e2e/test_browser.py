@@ -36,7 +36,7 @@ async def test_pages_stay_in_step(gateway: GatewayServer, driver: Driver, tmp_pa
 
         async def all_show(count: int) -> None:
             for page in pages:
-                await expect(page.locator("output")).to_have_text(str(count), timeout=20_000)
+                await expect(page.locator("output")).to_have_text(str(count), timeout=60_000)
 
         async with GatewayServer(client, AGENTS, routes=routes) as server:
             for page in pages:

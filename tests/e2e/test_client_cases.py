@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import Agent, callable
-from agent_runtime.host import AgentHost
+from agent_runtime.hosting.host import AgentHost
 from agent_runtime.identity import agent_ref
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind
 from agent_runtime.registry import AgentRegistry

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 
-from agent_runtime.temporal_server import TemporalServer, free_port
+from agent_runtime.local.temporal_server import TemporalServer, free_port
 from tests.support import npm
 from tests.support.program import Running, running
 
@@ -34,7 +34,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from agent_runtime.temporal_server import TemporalServer
+from agent_runtime.local.temporal_server import TemporalServer
 from tests.e2e.conftest import Shell
 from tests.e2e.wire import WireClient
 from tests.support.eventually import assert_eventually

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from tests.e2e.agents.cases import COUNTER
 from tests.e2e.conftest import Shell
 
@@ -33,6 +35,7 @@ async def _run(shell: Shell, code: str, **values: Any) -> Any:
     return await shell.run(MOUNT + code, name=f"room-{uuid4().hex[:8]}", **values)
 
 
+@pytest.mark.usefixtures("unhurried_echo")
 async def test_w224_w225_w198_the_hook_renders_state(shell: Shell) -> None:
     """The initial state, own writes, and the server's."""
     found = await _run(

@@ -116,7 +116,8 @@ async def test_tags_find_connections(gateway: GatewayServer) -> None:
     path = f"/agents/tag-agent/room-{uuid4().hex[:8]}"
     one = WireClient(gateway.host, f"{path}?_pk=one&tag=red&tag=big")
     two = WireClient(gateway.host, f"{path}?_pk=two&tag=red")
-    async with one as first, two:
+    async with one as first, two as second:
+        await second.greeted()
         assert await first.result("tagged", "red") == [["one", "red", "big"], ["two", "red"]]
         assert await first.result("tagged", "big") == [["one", "red", "big"]]
         assert await first.result("tagged", "two") == [["two", "red"]]
@@ -134,6 +135,7 @@ async def test_broadcasts_leave_out_who_is_named(gateway: GatewayServer) -> None
     path = f"/agents/tag-agent/room-{uuid4().hex[:8]}"
     one, two = (WireClient(gateway.host, f"{path}?_pk={name}") for name in ("one", "two"))
     async with one as first, two as second:
+        await second.greeted()
         await first.result("shoutWithout", "one")
         await second.got("shout")
 
@@ -185,6 +187,18 @@ async def test_w292_a_failing_connect_hook_closes_with_1011(gateway: GatewayServ
     async with _client(gateway, "throws-on-connect-agent") as client:
         assert await client.ended() == (1011, "Uncaught exception during session setup")
         assert client.frames == [{"error": "Uncaught exception during session setup"}]
+
+
+async def test_w273_a_connect_hook_greets_and_messages_are_echoed(gateway: GatewayServer) -> None:
+    """`connected:{name}` before anything is sent, then `echo:hello`."""
+    path = f"/agents/greet-agent/room-{uuid4().hex[:8]}"
+    async with WireClient(gateway.host, path) as client:
+        greeting = await client.got("text")
+        await client.send("hello")
+        echo = await client.got("text", 2)
+
+        name = path.split("/")[-1]
+        assert (greeting["text"], echo["text"]) == (f"connected:{name}", "echo:hello")
 
 
 async def test_w298_the_close_hook_is_told_how(gateway: GatewayServer) -> None:

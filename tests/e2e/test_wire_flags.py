@@ -72,6 +72,7 @@ async def test_w047_to_w050_the_flag_can_be_changed(gateway: GatewayServer) -> N
     """Another client makes one readonly and lets it write again; the flag is told by id."""
     room = Room(gateway)
     async with room.client("first") as first, room.client("second") as second:
+        await first.greeted()
         assert (await second.result("flags", "first"))["readonly"] is False
         made = await second.result("setReadonly", "first", True)
         assert made["readonly"] is True
@@ -132,6 +133,7 @@ async def test_w062_w063_the_flag_is_told_by_id(gateway: GatewayServer) -> None:
     """On for an ordinary connection, off for a silent one."""
     room = Room(gateway)
     async with room.client("on") as on, room.client("off", SILENT) as off:
+        await on.greeted()
         assert (await off.result("flags", "on"))["protocol"] is True
         assert (await on.result("flags", "off"))["protocol"] is False
 

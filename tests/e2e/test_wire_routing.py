@@ -22,7 +22,7 @@ from tests.support.gateway_server import GatewayServer
 
 @asynccontextmanager
 async def _http(gateway: GatewayServer) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=f"http://{gateway.host}") as client:
+    async with httpx.AsyncClient(base_url=f"http://{gateway.host}", timeout=60) as client:
         yield client
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
+from agent_runtime.gateway import feed
 from tests.e2e.agents.cases import COUNTER
 from tests.e2e.wire import WireClient
 from tests.support.eventually import assert_eventually
@@ -95,6 +98,8 @@ async def test_w018_w019_only_the_refused_sender_is_told_so(gateway: GatewayServ
     """A refused state comes back as an error frame to its sender; an accepted one does not."""
     room = Room(gateway)
     async with room.client() as client, room.client() as other:
+        await client.greeted()
+        await other.greeted()
         await client.set_state(_state(10, ["valid"], "client"))
         await client.set_state(_state(-1, ["invalid"], "client"))
 
@@ -118,6 +123,7 @@ async def test_w021_the_source_is_the_connection(gateway: GatewayServer) -> None
         await assert_eventually(noted)
 
 
+@pytest.mark.usefixtures("unhurried_echo")
 async def test_w283_a_sender_is_not_told_its_own_state(gateway: GatewayServer) -> None:
     """B gets what A sends; A gets nothing."""
     room, state = Room(gateway), _state(5, [], "")
@@ -135,6 +141,7 @@ async def test_w284_w285_states_come_before_the_answer(gateway: GatewayServer) -
     """The caller reads the states that its call made first, equal ones too."""
     room, state = Room(gateway), _state(5, [], "")
     async with room.client() as a, room.client() as b:
+        await b.greeted()
         for _ in "ab":
             await a.result("setState", state)
 
@@ -160,6 +167,7 @@ async def test_a_crossed_writer_converges(gateway: GatewayServer) -> None:
         assert a.states[-1] == await b.result("getState")
 
 
+@pytest.mark.usefixtures("unhurried_echo")
 async def test_a_typing_writer_is_not_interrupted(gateway: GatewayServer) -> None:
     """The echo waits until the writer is quiet: it never shows an older state."""
     room = Room(gateway)
@@ -174,8 +182,12 @@ async def test_a_typing_writer_is_not_interrupted(gateway: GatewayServer) -> Non
         assert a.states == [COUNTER, _state(1, [], ""), _state(11, [], "")]
 
 
-async def test_w289_a_write_from_before_a_reconnect_is_echoed(gateway: GatewayServer) -> None:
+async def test_w289_a_write_from_before_a_reconnect_is_echoed(
+    gateway: GatewayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fault 5: a client that comes back and writes first ends with what is stored."""
+    # Longer than a slow machine takes between a connection and its first frame.
+    monkeypatch.setattr(feed, "_REOPENED_SECONDS", 60.0)
     room = Room(gateway)
     async with room.client("?_pk=again") as first:
         await first.greeted()

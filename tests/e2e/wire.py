@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 PROTOCOL = ("cf_agent_identity", "cf_agent_state", "cf_agent_mcp_servers")
-_WAIT_SECONDS = 20.0
+_WAIT_SECONDS = 60.0
 
 
 class WireClient:
@@ -34,7 +34,7 @@ class WireClient:
 
     async def __aenter__(self) -> WireClient:
         """Connect."""
-        self._socket = await connect(self._url, max_size=None)
+        self._socket = await connect(self._url, max_size=None, open_timeout=60)
         self._reading = asyncio.create_task(self._read())
         return self
 

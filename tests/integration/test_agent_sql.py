@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sqlite3
+from contextlib import closing
+from typing import Any, ClassVar
 
 import pytest
 
 from agent_runtime import Agent, callable
+from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import SqlError
-from agent_runtime.handle import AgentHandle
 from tests.conftest import Serve
+from tests.support.eventually import assert_eventually
 
 
 class Librarian(Agent):
@@ -147,3 +150,50 @@ async def test_agents_do_not_see_each_other_s_tables(serve: Serve) -> None:
         first, second = (served.client.agent("Librarian", name) for name in ("room-1", "Room-1"))
         await _run(first, "INSERT INTO books (title) VALUES ('mine')")
         assert await _run(second, "SELECT * FROM books") == []
+
+
+async def test_what_handlers_have_noted_does_not_pile_up(serve: Serve) -> None:
+    """However many calls an agent has answered, at most the last one's notes are kept."""
+    async with serve(Librarian) as served:
+        agent = served.client.agent("Librarian", "a")
+        for _ in range(5):
+            await _run(agent, "INSERT INTO books (title) VALUES (?)", "Dune")
+        [row] = await _run(agent, "SELECT count(*) AS notes FROM _agent_runtime_effects")
+        assert row["notes"] <= 1
+
+
+async def _one() -> int:
+    return 1
+
+
+class Starter(Agent):
+    """Does something lasting at its start, and when something fails."""
+
+    errors: ClassVar[list[str]] = []
+
+    async def on_start(self) -> None:
+        """Take a step and write to an own table."""
+        await self.step("look", _one)
+        await self.sql("CREATE TABLE IF NOT EXISTS failures (text TEXT)")
+
+    async def on_state_changed(self, state: Any, source: str) -> None:
+        """Fail."""
+        raise ValueError("no")
+
+    async def on_error(self, error: BaseException) -> None:
+        """Take a step."""
+        await self.step("note", _one)
+        self.errors.append(str(error))
+
+
+async def test_what_no_repeat_will_look_for_is_not_kept(serve: Serve) -> None:
+    """Starts and error hooks are done anew each time: their effects go when they have ended."""
+    async with serve(Starter) as served:
+        await served.client.agent("Starter", "a").set_state({"n": 1})
+
+        async def all_is_gone() -> None:
+            assert Starter.errors
+            with closing(sqlite3.connect(served.data_dir / "agents.db")) as file:
+                assert file.execute("SELECT count(*) FROM invocation_effects").fetchone() == (0,)
+
+        await assert_eventually(all_is_gone)

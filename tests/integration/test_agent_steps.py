@@ -19,9 +19,11 @@ from temporalio.worker import Replayer, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from agent_runtime.workflows.agent import AgentEntity
+from agent_runtime.workflows.compaction import Compaction
 from agent_runtime.workflows.handlers import AgentHandlers
 from tests.conftest import Serve, Served
 from tests.support.agents import COUNTER, Calls, Counter
+from tests.support.chat_agent import Chat
 from tests.support.eventually import assert_eventually
 from tests.support.user_workflows import (
     WORKFLOWS,
@@ -31,6 +33,7 @@ from tests.support.user_workflows import (
     Resettable,
     RunsOn,
     SetMergeReset,
+    Talks,
     Together,
     Uncaught,
 )
@@ -53,7 +56,7 @@ class UserSide:
 
 @asynccontextmanager
 async def _user(serve: Serve) -> AsyncIterator[UserSide]:
-    async with serve(Counter, Calls) as served:
+    async with serve(Counter, Calls, Chat) as served:
         queue = f"user-{uuid4().hex[:8]}"
         worker = Worker(
             served.client.temporal,
@@ -84,6 +87,20 @@ async def test_w295_set_merge_and_reset_are_three_changes(serve: Serve) -> None:
         await assert_eventually(told)
 
 
+async def test_a_workflow_talks_to_an_agent_and_has_it_summarized(serve: Serve) -> None:
+    """Appends are idempotent by message id, a summary names its range, bad input is typed."""
+    async with _user(serve) as user:
+        handle = await user.start(Talks.run, "talks")
+        assert await handle.result() == [
+            *(True, True, True, True, False),
+            ["m1", "m1"],
+            "InvalidMessageError",
+        ]
+        session = user.served.client.agent("Chat", "talks").session("plan")
+        assert [each["id"] for each in await session.get_history()][-1] == "m3"
+        assert await session.get_path_length() == 4
+
+
 async def test_reset_without_initial_state_gives_an_empty_object(serve: Serve) -> None:
     """A class without `initial_state` is reset to {} (16.2.4)."""
     async with _user(serve) as user:
@@ -107,7 +124,7 @@ async def test_refusals_are_caught_by_type(serve: Serve) -> None:
     """Every refusal is final and of its own class inside the workflow, also in the sandbox."""
     async with _user(serve) as user:
         handle = await user.start(Meets.run)
-        found = await asyncio.wait_for(handle.result(), 30)
+        found = await asyncio.wait_for(handle.result(), 60)
         assert found == [
             "StateRejectedError",
             "conflict VersionConflictError 1",
@@ -129,7 +146,7 @@ async def test_an_uncaught_refusal_fails_the_workflow(serve: Serve) -> None:
     async with _user(serve) as user:
         handle = await user.start(Uncaught.run)
         with pytest.raises(WorkflowFailureError) as caught:
-            await asyncio.wait_for(handle.result(), 30)
+            await asyncio.wait_for(handle.result(), 60)
         cause = caught.value.cause
         assert isinstance(cause, ApplicationError)
         assert cause.type == "StateRejectedError"
@@ -173,14 +190,14 @@ async def test_steps_of_a_reset_workflow_are_new_ones(serve: Serve) -> None:
         assert await handle.result() == 11
         run_id = await _reset_before_the_second_step(user, handle)
         again = user.client.get_workflow_handle(handle.id, run_id=run_id)
-        assert await asyncio.wait_for(again.result(), 30) == 21
+        assert await asyncio.wait_for(again.result(), 60) == 21
 
 
 async def test_steps_of_every_run_count(serve: Serve) -> None:
     """Continue-as-new does not make the next run's steps look like repeats."""
     async with _user(serve) as user:
         handle = await user.start(RunsOn.run, "runs-on", 4)
-        assert await asyncio.wait_for(handle.result(), 30) == 4
+        assert await asyncio.wait_for(handle.result(), 60) == 4
         snapshot = await user.served.client.agent("Counter", "runs-on").get_state()
         assert (snapshot.value["count"], snapshot.value["left"]) == (4, 1)
 
@@ -197,14 +214,14 @@ async def test_cancelling_a_workflow_cancels_its_call(serve: Serve) -> None:
         await assert_eventually(runs)
         await handle.cancel()
         with pytest.raises(WorkflowFailureError) as caught:
-            await asyncio.wait_for(handle.result(), 30)
+            await asyncio.wait_for(handle.result(), 60)
         assert isinstance(caught.value.cause, CancelledError)
 
 
 async def test_the_library_s_own_workflows_load_in_the_default_sandbox(serve: Serve) -> None:
     """They are pure enough for the sandbox, although they run without it for speed."""
     async with serve(Counter) as served:
-        for workflow_class in (AgentEntity, AgentHandlers):
+        for workflow_class in (AgentEntity, AgentHandlers, Compaction):
             definition = vars(workflow_class)["__temporal_workflow_definition"]
             SandboxedWorkflowRunner().prepare_workflow(definition)
         assert (await served.client.agent("Counter", "a").get_state()).version == 1

@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 
 from agent_runtime import AgentClient, Receipt, Retention
-from agent_runtime.batcher import MAX_BYTES, MAX_MUTATIONS
 from agent_runtime.call import EntityRun
+from agent_runtime.client.batcher import MAX_BYTES, MAX_MUTATIONS
+from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import (
     AgentRuntimeError,
     CallTimeoutError,
@@ -24,7 +25,6 @@ from agent_runtime.errors import (
     UnknownAgentClassError,
     VersionConflictError,
 )
-from agent_runtime.handle import AgentHandle
 from agent_runtime.identity import workflow_id
 from tests.conftest import Serve, Served
 from tests.support.agents import COUNTER, Bare, Calls, Counter
@@ -188,7 +188,7 @@ async def test_a_call_waits_for_a_worker(serve: Serve) -> None:
         await asyncio.wait(waiting, timeout=0.5)
         assert [task.done() for task in waiting] == [False, False]
         async with serve(Bare, task_queue=served.task_queue):
-            receipts = await asyncio.wait_for(asyncio.gather(*waiting), 40)
+            receipts = await asyncio.wait_for(asyncio.gather(*waiting), 90)
         assert [receipt.version for receipt in receipts] == [2, 3]
 
 
@@ -203,7 +203,7 @@ async def test_a_caller_s_timeout_is_typed(serve: Serve) -> None:
         began = time.monotonic()
         with pytest.raises(CallTimeoutError, match="check that a worker runs on task queue"):
             await client.agent("Bare", "a").set_state(1, idempotency_key="k")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     async with serve(Bare, task_queue=queue) as served:
         assert (
             await served.client.agent("Bare", "a").set_state(1, idempotency_key="k")
@@ -400,7 +400,7 @@ async def test_the_signal_path_refuses_what_nobody_serves(serve: Serve) -> None:
         agent = served.client.agent("Nobody", "a")
         served.client.channel.contention(agent.ref).note()
         with pytest.raises(UnknownAgentClassError):
-            await asyncio.wait_for(agent.set_state(1), 10)
+            await asyncio.wait_for(agent.set_state(1), 30)
 
 
 async def test_two_clients_by_signal_while_runs_change(serve: Serve) -> None:
@@ -445,4 +445,4 @@ async def test_closing_a_client_ends_what_waits(serve: Serve) -> None:
     await client.close()
 
     with pytest.raises(CallTimeoutError, match="closed"):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)

@@ -104,11 +104,11 @@ async def test_w101_calls_at_once_get_their_own_results(serve: Serve) -> None:
 async def test_w102_a_later_call_may_answer_first(serve: Serve) -> None:
     """Calls of one agent interleave: a quick one does not wait for a slow one."""
     async with serve(Calls) as served:
-        agent = served.client.agent("Calls", "a")
-        slow = asyncio.create_task(agent.call("slow", 1.5, "slow"))
+        agent = served.client.agent("Calls", f"w102-{uuid4()}")
+        slow = await agent.start_call("held", "slow")
         assert await agent.call("slow", 0.01, "quick") == "quick"
-        assert not slow.done()
-        assert await slow == "slow"
+        Calls.gates[agent.ref.name].set()
+        assert await slow.result() == "slow"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_result_that_cannot_travel_is_refused(
     async with serve(Calls) as served:
         agent = served.client.agent("Calls", "a")
         with pytest.raises(error, match=reason):
-            await agent.call("weird", kind, timeout=timedelta(seconds=20))
+            await agent.call("weird", kind, timeout=timedelta(seconds=60))
         assert await agent.call("add", 1, 1) == 2
 
 
@@ -144,7 +144,7 @@ async def test_no_failure_takes_the_worker_down(serve: Serve, kind: str, reason:
     async with serve(Calls) as served:
         agent = served.client.agent("Calls", "a")
         with pytest.raises(HandlerError, match=reason):
-            await agent.call("blow", kind, timeout=timedelta(seconds=20))
+            await agent.call("blow", kind, timeout=timedelta(seconds=60))
         assert await agent.call("add", 1, 1) == 2
 
 
@@ -170,10 +170,9 @@ async def test_a_timeout_of_the_caller_leaves_the_handler(serve: Serve) -> None:
     async with serve(Calls) as served:
         agent = served.client.agent("Calls", f"t-{uuid4()}")
         with pytest.raises(CallTimeoutError, match="still runs"):
-            await agent.call(
-                "slow", 1.0, 7, idempotency_key="k", timeout=timedelta(milliseconds=200)
-            )
-        assert await agent.call("slow", 1.0, 7, idempotency_key="k") == 7
+            await agent.call("held", 7, idempotency_key="k", timeout=timedelta(milliseconds=200))
+        Calls.gates[agent.ref.name].set()
+        assert await agent.call("held", 7, idempotency_key="k") == 7
         assert Calls.runs[agent.ref.name] == 1
 
 
@@ -189,7 +188,7 @@ async def test_a_cancelled_call_ends_its_handler(serve: Serve) -> None:
         await assert_eventually(runs)
         await call.cancel()
         with pytest.raises(HandlerCancelledError):
-            await call.result(timeout=timedelta(seconds=20))
+            await call.result(timeout=timedelta(seconds=60))
         with pytest.raises(HandlerCancelledError):
             await agent.call("endless", idempotency_key="k")
         assert Calls.runs[agent.ref.name] == 1
@@ -237,4 +236,4 @@ async def test_a_worker_may_come_later(serve: Serve) -> None:
     agent = served.client.agent("Counter", "a")
     waiting = asyncio.create_task(agent.call("increment"))
     async with serve(Counter, task_queue=served.task_queue):
-        assert await asyncio.wait_for(waiting, 30) == 2
+        assert await asyncio.wait_for(waiting, 60) == 2

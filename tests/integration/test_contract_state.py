@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent_runtime import AgentRef, AgentRuntimeError
+from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import StateRejectedError
-from agent_runtime.handle import AgentHandle
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind
 from agent_runtime.storage.protocol import StoredState
 from tests.conftest import Serve, Served

@@ -14,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 from agent_runtime import Agent, callable
 from agent_runtime.agent_connection import Connection
 from agent_runtime.errors import ConfigurationError
+from agent_runtime.gateway import http_api
 from agent_runtime.gateway.access import Tokens, check_bind, check_origin, read_token_file
 from agent_runtime.http_message import Request
 from tests.conftest import Serve
@@ -45,6 +46,13 @@ class Room(Agent):
         """Change the state from code."""
         await self.set_state({"n": n})
         return n
+
+    @callable()
+    async def free(self, is_readonly: bool) -> list[bool]:
+        """Change what all connections may do, and tell what is noted of them."""
+        for connection in await self.connections():
+            await connection.set_readonly(is_readonly)
+        return [connection.is_readonly for connection in await self.connections()]
 
 
 ROOM = "/agents/room/a"
@@ -96,8 +104,11 @@ async def test_nothing_is_told_without_a_token(
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_probes_and_the_document_need_none(guarded: LiveGateway) -> None:
+async def test_probes_and_the_document_need_none(
+    guarded: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They say nothing about agents."""
+    monkeypatch.setattr(http_api, "_CHECK_SECONDS", 60.0)
     paths = ("/healthz", "/readyz", "/openapi.json")
 
     assert [(await guarded.http.get(path)).status_code for path in paths] == [200, 200, 200]
@@ -120,6 +131,7 @@ async def test_a_readonly_token_reads(guarded: LiveGateway) -> None:
     refused = [
         await http.put(STATE, json={"n": 9}, headers=headers),
         await http.delete(STATE, headers=headers),
+        await http.delete("/api/agents/Room/a", headers=headers),
         await http.post("/api/agents/Room/a/call/set", json={"args": [9]}, headers=headers),
         await http.post(ROOM, headers=headers),
     ]
@@ -168,6 +180,30 @@ async def test_a_readonly_token_makes_a_readonly_connection(guarded: LiveGateway
 
     expected = ({"n": 0}, "Connection is readonly", False, "Connection is readonly")
     assert (shown["state"], error["error"], answer["success"], answer["error"]) == expected
+
+
+async def test_an_agent_cannot_lift_what_a_readonly_token_forbids(guarded: LiveGateway) -> None:
+    """`set_readonly(False)` frees connections that the agent made read-only, and no others."""
+    async with (
+        guarded.connect(ROOM, additional_headers=bearer(FULL)) as full,
+        guarded.connect(ROOM, additional_headers=bearer(READONLY)) as limited,
+    ):
+        told = []
+        for number, is_readonly in enumerate([True, False]):
+            call = {"type": "rpc", "id": str(number), "method": "free", "args": [is_readonly]}
+            await full.send(orjson.dumps(call).decode())
+            told.append((await next_frame(full, "rpc"))["result"])
+        await limited.send(orjson.dumps({"type": "cf_agent_state", "state": {"n": 9}}).decode())
+        error = await next_frame(limited, "cf_agent_state_error")
+        call = {"type": "rpc", "id": "1", "method": "set", "args": [9]}
+        await limited.send(orjson.dumps(call).decode())
+        refused = await next_frame(limited, "rpc")
+        await full.send(orjson.dumps({**call, "args": [7]}).decode())
+        done = await next_frame(full, "rpc")
+
+    assert told == [[True, True], [False, True]]
+    assert (error["error"], refused["error"]) == ("Connection is readonly",) * 2
+    assert done["result"] == 7
 
 
 async def test_a_full_token_in_the_query_makes_a_full_connection(guarded: LiveGateway) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from agent_runtime import Agent, GatewayClient, callable
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 from agent_runtime.errors import (
     AgentRuntimeError,
     CallTimeoutError,
@@ -31,10 +31,10 @@ from agent_runtime.errors import (
 from agent_runtime.gateway.access import Tokens
 from agent_runtime.gateway.extended_socket import ExtendedSocket
 from agent_runtime.gateway.limits import Limits
-from agent_runtime.gateway_agent import GatewayAgent
-from agent_runtime.gateway_subscription import GatewaySubscription
+from agent_runtime.gateway_client.gateway_agent import GatewayAgent
+from agent_runtime.gateway_client.gateway_subscription import GatewaySubscription
+from agent_runtime.hosting.state_reader import StateSnapshot
 from agent_runtime.mutation import Receipt
-from agent_runtime.state_reader import StateSnapshot
 from tests.conftest import Serve
 from tests.support.eventually import assert_eventually
 from tests.support.gateway_process import GatewayProcess
@@ -89,7 +89,7 @@ def board(client: GatewayClient) -> GatewayAgent:
 
 async def following(states: GatewaySubscription) -> StateSnapshot:
     """Return the next state."""
-    return await asyncio.wait_for(anext(states), 20)
+    return await asyncio.wait_for(anext(states), 60)
 
 
 async def test_the_present_state_comes_first(live: LiveGateway, board: GatewayAgent) -> None:
@@ -237,7 +237,7 @@ async def test_closing_ends_the_iterator(board: GatewayAgent) -> None:
     reading = asyncio.create_task(read())
     await assert_eventually(is_waiting)
     states.close()
-    await asyncio.wait_for(reading, 10)
+    await asyncio.wait_for(reading, 60)
 
     assert seen == [1]
 
@@ -403,7 +403,7 @@ async def test_mutations_survive_a_killed_gateway(
         await process.kill()
         late = asyncio.create_task(board.merge_state({"score": 1}))
         with pytest.raises(UnavailableError):
-            await asyncio.wait_for(calling, 20)
+            await asyncio.wait_for(calling, 60)
         await process.start()
         receipts = await asyncio.gather(*writes, late)
     state = await other.get_state()

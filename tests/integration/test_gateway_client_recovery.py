@@ -65,7 +65,7 @@ async def playing(script: Script) -> AsyncIterator[GatewayClient]:
 async def versions(client: GatewayClient, count: int) -> list[tuple[int, Any]]:
     """Return the first states of a subscription."""
     found: list[tuple[int, Any]] = []
-    async with asyncio.timeout(20), client.agent("Board", "a").subscribe() as states:
+    async with asyncio.timeout(60), client.agent("Board", "a").subscribe() as states:
         while len(found) < count:
             snapshot = await anext(states)
             found.append((snapshot.version, snapshot.value))

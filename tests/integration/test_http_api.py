@@ -12,6 +12,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from agent_runtime.errors import error_types
+from agent_runtime.gateway import http_api
 from agent_runtime.gateway.app import build_app
 from agent_runtime.gateway.http_api import HttpApi
 from agent_runtime.gateway.openapi import document
@@ -66,11 +67,16 @@ async def test_any_json_is_a_state(http: httpx.AsyncClient, value: Any) -> None:
     assert (got.status_code, got.json()) == (200, value)
 
 
-async def test_reading_stores_initial_state(http: httpx.AsyncClient) -> None:
-    """As every first read does; the kebab form of the class is as good."""
-    got = await http.get("/api/agents/counter/fresh/state")
+async def test_reading_shows_initial_state(http: httpx.AsyncClient) -> None:
+    """Nothing is stored, so version 0 is the one to replace; the kebab form is as good."""
+    for method, version in (("PUT", 1), ("PATCH", 2)):
+        place = f"/api/agents/counter/{method}/state"
+        got = await http.get(place)
+        matched = {"If-Match": got.headers["etag"]}
+        changed = await http.request(method, place, json={"count": 7}, headers=matched)
 
-    assert (got.json(), got.headers["etag"]) == (COUNTER, '"1"')
+        assert (got.json(), got.headers["etag"]) == (COUNTER, '"0"')
+        assert changed.json()["version"] == version
 
 
 async def test_a_state_never_set_is_not_found(http: httpx.AsyncClient) -> None:
@@ -98,6 +104,26 @@ async def test_delete_resets(http: httpx.AsyncClient) -> None:
     deleted = await http.delete(place)
 
     assert (deleted.json()["version"], (await http.get(place)).json()) == (2, COUNTER)
+
+
+async def test_an_agent_is_destroyed_once(http: httpx.AsyncClient) -> None:
+    """A repeat with the key leaves the next agent alone; another version than given is refused."""
+    place, headers = "/api/agents/counter/destroyed", {"Idempotency-Key": "d"}
+    await http.put(f"{place}/state", json={"count": 7})
+
+    refused = await http.delete(place, headers={"If-Match": '"9"'})
+    first = await http.delete(place, headers=headers)
+    fresh = await http.get(f"{place}/state")
+    next_one = await http.put(f"{place}/state", json={"count": 8})
+    again = await http.delete(place, headers=headers)
+
+    assert problem(refused) == expected_problem(412, "VersionConflictError")
+    assert first.json() == {"version": 1, "applied": True, "duplicate": False}
+    assert (fresh.json(), fresh.headers["etag"]) == (COUNTER, '"0"')
+    assert next_one.json()["version"] == 1
+    assert again.json() == {"version": 1, "applied": False, "duplicate": True}
+    assert (await http.get(f"{place}/state")).headers["etag"] == '"1"'
+    assert [row["version"] for row in (await http.get("/api/agents")).json()["agents"]] == [1]
 
 
 async def test_a_reader_that_has_the_version_is_told_so(http: httpx.AsyncClient) -> None:
@@ -228,7 +254,7 @@ async def test_agents_are_listed_page_by_page(http: httpx.AsyncClient) -> None:
     names = ["a", "b/c", "ü?&"]
     for name in names:
         await http.put(f"/api/agents/bare/{quote(name, safe='')}/state", json=1)
-    await http.get("/api/agents/Counter/z/state")
+    await http.put("/api/agents/Counter/z/state", json={"count": 1})
     found, after = [], None
     for _ in range(2):
         params = {"limit": "2"} | ({} if after is None else {"after": after})
@@ -316,7 +342,7 @@ REFUSALS = [
     ("POST", "/api/agents/Calls/a/call/add", {"json": {"arg": []}}, 400, "InvalidRequestError"),
     ("POST", "/api/agents/Calls/a/call/add", {"json": [1, 2]}, 400, "InvalidRequestError"),
     ("GET", "/api", {}, 404, "NoSuchRoute"),
-    ("GET", "/api/agents/Bare/a", {}, 404, "NoSuchRoute"),
+    ("GET", "/api/agents/Bare/a", {}, 405, "MethodNotAllowed"),
     ("POST", STATE, {"json": 1}, 405, "MethodNotAllowed"),
 ]
 
@@ -349,8 +375,11 @@ async def test_head_is_get_without_a_body(http: httpx.AsyncClient) -> None:
     assert (head.status_code, head.headers["etag"], head.content) == (200, '"1"', b"")
 
 
-async def test_it_says_that_it_is_alive_and_ready(live: LiveGateway) -> None:
+async def test_it_says_that_it_is_alive_and_ready(
+    live: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ready means that storage and Temporal answer; without the storage it is not."""
+    monkeypatch.setattr(http_api, "_CHECK_SECONDS", 60.0)
     alive = await live.http.get("/healthz")
     ready = await live.http.get("/readyz")
     await live.served.runtime.storage.close()

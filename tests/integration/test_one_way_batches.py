@@ -6,7 +6,7 @@ import asyncio
 
 from agent_runtime import Agent
 from agent_runtime.call import ENTITY_WORKFLOW, MUTATE_SIGNAL, EntityRun
-from agent_runtime.channel import _json_value
+from agent_runtime.client.channel import _json_value
 from agent_runtime.identity import agent_ref, workflow_id
 from agent_runtime.mutation import Mutation, MutationKind, decode_outcomes, encode_batch
 from agent_runtime.mutation import encode_mutation as encode

@@ -14,6 +14,7 @@ from agent_runtime import Agent
 from agent_runtime.agent_connection import Connection, Message
 from agent_runtime.gateway.access import Tokens
 from agent_runtime.http_message import Request
+from agent_runtime.identity import AgentRef
 from tests.conftest import Serve
 from tests.support.live_gateway import LiveGateway, live_gateway, next_frame
 
@@ -52,7 +53,7 @@ async def live(serve: Serve) -> AsyncIterator[LiveGateway]:
 async def greeting(socket: ClientConnection) -> list[Any]:
     """Return the frames up to the one that ends every greeting."""
     found: list[Any] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not found or found[-1]["type"] != "cf_agent_mcp_servers":
             found.append(orjson.loads(await socket.recv()))
     return found
@@ -62,11 +63,18 @@ async def mutate(socket: ClientConnection, kind: str, value: Any = None, **field
     """Send a mutation and return its answer; state frames before it are left out."""
     frame = {"type": "agent_runtime_mutate", "id": "m", "kind": kind, "value": value, **fields}
     await socket.send(orjson.dumps(frame).decode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             answer = orjson.loads(await socket.recv())
             if answer.get("id") == "m":
                 return answer
+
+
+async def life(live: LiveGateway) -> int:
+    """Return what tells this agent from a former one of its name."""
+    stored = await live.gateway.storage.read_state(AgentRef("Board", "a"))
+    assert stored is not None
+    return stored.agent_id
 
 
 async def test_state_frames_have_versions(live: LiveGateway) -> None:
@@ -199,7 +207,7 @@ async def test_a_client_resumes(
     await agent.get_state()
     for score in range(2, 6):
         await agent.merge_state({"score": score})
-    async with live.connect(f"{EXTENDED}&resume_from={known}") as socket:
+    async with live.connect(f"{EXTENDED}&resume_from={known}&life={await life(live)}") as socket:
         frames = await greeting(socket)
     states = [frame for frame in frames if frame["type"] == "cf_agent_state"]
 
@@ -214,11 +222,28 @@ async def test_a_client_resumes_with_deltas(live: LiveGateway) -> None:
     agent = live.served.client.agent("Board", "a")
     await agent.get_state()
     await agent.merge_state({"score": 2})
-    async with live.connect(f"{EXTENDED}&resume_from=1&deltas=1") as socket:
+    async with live.connect(f"{EXTENDED}&resume_from=1&deltas=1&life={await life(live)}") as socket:
         frames = await greeting(socket)
 
     assert [frame["type"] for frame in frames][1] == "agent_runtime_delta"
     assert (frames[1]["from_version"], frames[1]["version"]) == (1, 2)
+
+
+async def test_what_is_known_of_a_former_agent_is_no_base(live: LiveGateway) -> None:
+    """After a destroy the newest state comes whole, whatever version the client had."""
+    agent = live.served.client.agent("Board", "a")
+    for score in (1, 2, 3):
+        await agent.set_state({"score": score})
+    async with live.connect(EXTENDED) as socket:
+        former = (await greeting(socket))[0]["life"]
+    await agent.destroy()
+    for score in (7, 8, 9):
+        await agent.set_state({"score": score})
+    async with live.connect(f"{EXTENDED}&deltas=1&resume_from=2&life={former}") as socket:
+        frames = await greeting(socket)
+
+    assert frames[0]["life"] == await life(live) != former
+    assert [(frame["version"], frame["state"]) for frame in frames[1:-1]] == [(3, {"score": 9})]
 
 
 async def test_a_client_that_missed_much_gets_the_newest(live: LiveGateway) -> None:
@@ -226,7 +251,7 @@ async def test_a_client_that_missed_much_gets_the_newest(live: LiveGateway) -> N
     agent = live.served.client.agent("Board", "a")
     for score in range(120):
         await agent.set_state({"score": score})
-    async with live.connect(f"{EXTENDED}&resume_from=3") as socket:
+    async with live.connect(f"{EXTENDED}&resume_from=3&life={await life(live)}") as socket:
         frames = await greeting(socket)
 
     assert [frame.get("version") for frame in frames] == [None, 120, None]
@@ -243,9 +268,9 @@ async def test_under_writes_deltas_end_at_the_newest(live: LiveGateway) -> None:
 
     writing = asyncio.create_task(write())
     version, scores = 0, []
-    async with live.connect(f"{EXTENDED}&deltas=1&resume_from=1") as socket:
+    async with live.connect(f"{EXTENDED}&deltas=1&resume_from=1&life={await life(live)}") as socket:
         while version < 151:
-            frame = orjson.loads(await asyncio.wait_for(socket.recv(), 10))
+            frame = orjson.loads(await asyncio.wait_for(socket.recv(), 60))
             if frame["type"] == "agent_runtime_delta":
                 assert frame["from_version"] == (version or 1)
                 scores += [operation["value"] for operation in frame["patch"]]

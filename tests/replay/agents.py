@@ -1,10 +1,14 @@
-"""The agent that recorded workflows work on."""
+"""The agents that recorded workflows work on."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from agent_runtime import Agent, callable
+from agent_runtime.compaction.compact_function import create_compact_function
+from agent_runtime.errors import ModelAuthenticationError
+from agent_runtime.session.session import Session
 
 
 class Task(Agent[dict[str, Any]]):
@@ -25,3 +29,23 @@ class Task(Agent[dict[str, Any]]):
         """Add to the progress and return the state's version."""
         receipt = await self.merge_state({"progress": self.state["progress"] + by})
         return receipt.version
+
+
+class Talk(Agent):
+    """Summarizes at once, never, or not at all, as its name says."""
+
+    def configure_session(self, session: Session) -> Session:
+        """Set up summaries in parts of 6,000 characters."""
+
+        async def summarize(prompt: str) -> str:
+            if self.name == "refused":
+                raise ModelAuthenticationError("the key is wrong")
+            if self.name == "patient":
+                await asyncio.Event().wait()
+            return "a summary"
+
+        return session.on_compaction(
+            create_compact_function(
+                summarize, protect_head=1, tail_token_budget=20, max_prompt_chars=6_000
+            )
+        )

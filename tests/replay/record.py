@@ -16,11 +16,17 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Worker
 
 from agent_runtime.call import EntityRun
-from agent_runtime.client import AgentClient
-from agent_runtime.identity import agent_ref, handlers_workflow_id, workflow_id
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.identity import (
+    agent_ref,
+    compaction_workflow_id,
+    handlers_workflow_id,
+    workflow_id,
+)
+from agent_runtime.local.temporal_server import TemporalServer
 from agent_runtime.runtime import AgentRuntime
-from agent_runtime.temporal_server import TemporalServer
-from tests.replay.agents import Task
+from agent_runtime.session.message import text_message
+from tests.replay.agents import Talk, Task
 from tests.replay.workflows import Progress
 from tests.support.eventually import assert_eventually
 
@@ -34,7 +40,10 @@ async def record(release: str) -> dict[str, WorkflowHistory]:
         async with (
             TemporalServer(folder) as server,
             await AgentRuntime.start(
-                [Task], data_dir=Path(folder) / "data", address=server.address, task_queue=QUEUE
+                [Task, Talk],
+                data_dir=Path(folder) / "data",
+                address=server.address,
+                task_queue=QUEUE,
             ) as runtime,
             await AgentClient.connect(
                 server.address,
@@ -90,7 +99,30 @@ async def _record(
 
     await assert_eventually(has_ended)
     histories["handlers"] = await _history(client.temporal, handlers)
+    for name in ("applied", "refused", "patient"):
+        histories[f"compaction-{name}"] = await _compact(client, name)
     return {f"{release}-{name}": history for name, history in histories.items()}
+
+
+async def _compact(client: AgentClient, name: str) -> WorkflowHistory:
+    """Have a conversation summarized in several parts, or try in vain."""
+    session = client.agent("Talk", name).session()
+    await session.append_messages(
+        [text_message("user", f"{n} ".ljust(900, "x"), id=f"m{n}") for n in range(12)]
+    )
+    compacting = asyncio.create_task(session.compact())
+    if name == "patient":
+
+        async def is_summarizing() -> None:
+            progress = await session.compaction.progress()
+            assert progress is not None
+            assert progress.phase == "summarizing"
+
+        await assert_eventually(is_summarizing)
+        await session.compaction.cancel()
+    await compacting
+    ref = agent_ref("Talk", name)
+    return await _history(client.temporal, compaction_workflow_id(QUEUE, ref, "", ""))
 
 
 async def _history(temporal: Client, identity: str, run_id: str | None = None) -> WorkflowHistory:

@@ -11,10 +11,19 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from agent_runtime.workflows.agent import AgentEntity
+from agent_runtime.workflows.compaction import Compaction
 from agent_runtime.workflows.handlers import AgentHandlers
 from tests.replay.workflows import Progress
 
 RECORDED = sorted(Path(__file__).with_name("histories").glob("*.json"))
+
+
+ENDS = {
+    "applied": "WORKFLOW_EXECUTION_COMPLETED",
+    "refused": "WORKFLOW_EXECUTION_COMPLETED",
+    "patient": "WORKFLOW_EXECUTION_CANCELED",
+}
+"""How the recorded compactions ended."""
 
 
 def _load(path: Path) -> WorkflowHistory:
@@ -25,9 +34,10 @@ def _load(path: Path) -> WorkflowHistory:
     "path", [path for path in RECORDED if "user" not in path.stem], ids=lambda path: path.stem
 )
 async def test_a_framework_history_replays(path: Path) -> None:
-    """The entity and handler workflows make the same commands again."""
+    """The workflows of entities, handlers and compactions make the same commands again."""
     replayer = Replayer(
-        workflows=[AgentEntity, AgentHandlers], workflow_runner=UnsandboxedWorkflowRunner()
+        workflows=[AgentEntity, AgentHandlers, Compaction],
+        workflow_runner=UnsandboxedWorkflowRunner(),
     )
 
     await replayer.replay_workflow(_load(path))
@@ -59,3 +69,6 @@ def test_the_recordings_show_what_they_are_for() -> None:
     assert events["entity-continued"][-1] == "WORKFLOW_EXECUTION_CONTINUED_AS_NEW"
     assert "ACTIVITY_TASK_COMPLETED" in events["entity-drained-and-idle"]
     assert events["entity-drained-and-idle"][-1] == "WORKFLOW_EXECUTION_COMPLETED"
+    scheduled = [events[f"compaction-{name}"].count("ACTIVITY_TASK_SCHEDULED") for name in ENDS]
+    assert scheduled == [4, 3, 3]
+    assert [events[f"compaction-{name}"][-1] for name in ENDS] == list(ENDS.values())

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
+from agent_runtime.local.temporal_server import TemporalServer
 from agent_runtime.runtime import AgentRuntime
-from agent_runtime.temporal_server import TemporalServer
 from tests.replay.agents import Task
 
 

@@ -72,6 +72,7 @@ class Calls(Agent):
     """The callable methods of the contract's cases 87 to 106."""
 
     runs: ClassVar[dict[str, int]] = defaultdict(int)
+    gates: ClassVar[dict[str, asyncio.Event]] = defaultdict(asyncio.Event)
 
     @callable()
     def add(self, a: float, b: float) -> float:
@@ -83,6 +84,13 @@ class Calls(Agent):
         """Take a while."""
         self.runs[self.name] += 1
         await asyncio.sleep(seconds)
+        return result
+
+    @callable()
+    async def held(self, result: Any = "done") -> Any:
+        """Wait until the gate of the agent's name is opened."""
+        self.runs[self.name] += 1
+        await self.gates[self.name].wait()
         return result
 
     @callable()

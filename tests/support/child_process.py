@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.eventually import assert_eventually
@@ -14,11 +16,24 @@ ROOT = Path(__file__).parents[2]
 
 
 class ChildProcess:
-    """Starts a module that prints READY when it serves, and ends it, kindly or not."""
+    """Starts a module that prints READY when it serves, and ends it, kindly or not.
 
-    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
+    The module is to end when its stdin does.
+
+    Args:
+        environment: Variables beside those of this process.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: list[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = [sys.executable, "-m", module, *arguments]
         self._log = log
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
@@ -31,7 +46,7 @@ class ChildProcess:
         """Start a process and wait until it serves."""
         self.starts += 1
         self._launch()
-        await assert_eventually(self._is_ready, seconds=30)
+        await assert_eventually(self._is_ready, seconds=90)
 
     async def kill(self) -> None:
         """End the process at once, as the kernel would."""
@@ -43,7 +58,15 @@ class ChildProcess:
 
     def _launch(self) -> None:
         with self._log.open("ab") as output:
-            self._process = subprocess.Popen(self._command, stdout=output, stderr=output, cwd=ROOT)
+            self._process = subprocess.Popen(
+                self._command,
+                # Ours to hold: when this process dies, however, it sees the end of it and stops.
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env=self._environment,
+            )
 
     async def _is_ready(self) -> None:
         assert self._process is not None
@@ -55,4 +78,6 @@ class ChildProcess:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
-            await asyncio.to_thread(process.wait, 30)
+            await asyncio.to_thread(process.wait, 90)
+            assert process.stdin is not None
+            process.stdin.close()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 
 async def assert_eventually(
-    check: Callable[[], Awaitable[None]], *, seconds: float = 15.0, every: float = 0.02
+    check: Callable[[], Awaitable[None]], *, seconds: float = 60.0, every: float = 0.02
 ) -> None:
     """Repeat `check` until it raises no AssertionError, or let its last one through."""
     deadline = time.monotonic() + seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -11,9 +10,11 @@ from typing import Any
 import uvicorn
 from starlette.routing import BaseRoute
 
-from agent_runtime.client import AgentClient
+from agent_runtime.client.agent_client import AgentClient
 from agent_runtime.gateway.app import build_app
 from agent_runtime.gateway.gateway import Gateway
+from agent_runtime.gateway.http_api import HttpApi
+from agent_runtime.local.temporal_server import free_port
 from agent_runtime.registry import AgentClass, AgentRegistry
 from tests.support.eventually import assert_eventually
 
@@ -24,6 +25,7 @@ class GatewayServer:
     Args:
         port: To come back to the same address; a free one if not given.
         routes: What it serves besides.
+        has_api: It serves the HTTP API too.
         options: Of `Gateway`.
     """
 
@@ -34,6 +36,7 @@ class GatewayServer:
         *,
         port: int = 0,
         routes: Sequence[BaseRoute] = (),
+        has_api: bool = False,
         **options: Any,
     ) -> None:
         self.gateway = Gateway(client, AgentRegistry(agents), **options)
@@ -41,7 +44,7 @@ class GatewayServer:
         app = build_app(self.gateway)
         app.router.routes[:0] = routes
         config = uvicorn.Config(
-            app,
+            HttpApi(app, self.gateway) if has_api else app,
             host="127.0.0.1",
             port=self.port,
             ws="websockets-sansio",
@@ -76,11 +79,3 @@ class GatewayServer:
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent_runtime.handle import AgentHandle
-from agent_runtime.state_reader import StateHistoryEntry
+from agent_runtime.client.handle import AgentHandle
+from agent_runtime.hosting.state_reader import StateHistoryEntry
 
 
 async def whole_history(agent: AgentHandle) -> list[StateHistoryEntry]:

@@ -34,7 +34,8 @@ class LiveGateway:
 
     def connect(self, path: str, **options: Any) -> connect:
         """Open a WebSocket: `async with live.connect("/agents/counter/a") as socket:`."""
-        return connect(self.url.replace("http", "ws", 1) + path, proxy=None, **options)
+        url = self.url.replace("http", "ws", 1) + path
+        return connect(url, proxy=None, open_timeout=60, **options)
 
 
 @asynccontextmanager
@@ -59,14 +60,14 @@ async def live_gateway(
         serving = asyncio.create_task(server.run(listener))
         try:
             await server.wait_until_ready(serving)
-            async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
                 yield LiveGateway(url, http, served, gateway)
         finally:
             server.stop()
             await serving
 
 
-async def next_frame(socket: ClientConnection, kind: str, *, seconds: float = 10.0) -> Any:
+async def next_frame(socket: ClientConnection, kind: str, *, seconds: float = 60.0) -> Any:
     """Read on until a frame of a type comes, and return it."""
     async with asyncio.timeout(seconds):
         while True:

@@ -47,7 +47,7 @@ async def run_program(
     stdin: str = "",
     variables: Mapping[str, str] | None = None,
     command: tuple[str, ...] = PROGRAM,
-    seconds: float = 60.0,
+    seconds: float = 180.0,
 ) -> Ran:
     """Run the program to its end."""
     process = await asyncio.create_subprocess_exec(
@@ -69,6 +69,30 @@ async def run_program(
     return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
+async def run_at_terminal(
+    *arguments: str, answer: str, cwd: Path, variables: Mapping[str, str] | None = None
+) -> Ran:
+    """Run the program to its end where somebody sits at its stdin and types an answer."""
+    keyboard, terminal = os.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *arguments,
+            cwd=cwd,
+            stdin=terminal,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=clean_environment(**(variables or {})),
+        )
+        os.write(keyboard, f"{answer}\n".encode())
+        async with asyncio.timeout(180):
+            out, err = await process.communicate()
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
 class Running:
     """A run that goes on; its output is read line by line."""
 
@@ -76,7 +100,7 @@ class Running:
         self.process = process
         self.lines: list[str] = []
 
-    async def line_with(self, text: str, *, seconds: float = 60.0) -> str:
+    async def line_with(self, text: str, *, seconds: float = 120.0) -> str:
         """Read on until a line holds `text`, and return it."""
         assert self.process.stdout is not None
         async with asyncio.timeout(seconds):
@@ -86,7 +110,7 @@ class Running:
                     return self.lines[-1]
         raise AssertionError(f"it ended without {text!r}; its output: {self.lines}")
 
-    async def end(self, number: int = signal.SIGTERM, *, seconds: float = 30.0) -> int:
+    async def end(self, number: int = signal.SIGTERM, *, seconds: float = 90.0) -> int:
         """Send a signal and return the exit code."""
         self.process.send_signal(number)
         async with asyncio.timeout(seconds):

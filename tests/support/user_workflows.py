@@ -150,6 +150,28 @@ class FailsAfterState:
 
 
 @workflow.defn
+class Talks:
+    """Appends to a conversation, twice the same message, and summarizes it."""
+
+    @workflow.run
+    async def run(self, queue: str, name: str) -> list[Any]:
+        """Return what the appends and the summary did."""
+        step = AgentStep("Chat", name, task_queue=queue)
+        done: list[Any] = []
+        for number in (0, 1, 2, 3, 3):
+            text = {"type": "text", "text": f"{number}" * 100}
+            message = {"id": f"m{number}", "role": "user", "parts": [text]}
+            done.append(await step.append_message(message, session_id="plan"))
+        compacted = await step.compact_session(session_id="plan")
+        done.append(compacted and [compacted.from_message_id, compacted.to_message_id])
+        try:
+            await step.append_message({"id": "m"}, session_id="plan")
+        except ApplicationError as error:
+            done.append(error.type)
+        return done
+
+
+@workflow.defn
 class Cancels:
     """Waits for a handler that never ends."""
 
@@ -160,5 +182,23 @@ class Cancels:
 
 
 WORKFLOWS = [
-    SetMergeReset, Meets, Uncaught, Together, Resettable, RunsOn, FailsAfterState, Cancels,
+    SetMergeReset, Meets, Uncaught, Together, Resettable, RunsOn, FailsAfterState, Cancels, Talks,
 ]  # fmt: skip
+
+
+@workflow.defn
+class CompactTwice:
+    """Talks to an agent and has the conversation summarized, twice."""
+
+    @workflow.run
+    async def run(self, agent: str, task_queue: str) -> list[list[str] | None]:
+        """Return the ranges."""
+        step = AgentStep("Compacting", agent, task_queue=task_queue)
+        for number in range(9):
+            text = {"type": "text", "text": "word " * 10}
+            await step.append_message({"id": f"m{number}", "role": "user", "parts": [text]})
+        ranges: list[list[str] | None] = []
+        for _ in range(2):
+            found = await step.compact_session()
+            ranges.append(None if found is None else [found.from_message_id, found.to_message_id])
+        return ranges

@@ -12,6 +12,7 @@ import pytest
 from agent_runtime.call import EntityRun
 from agent_runtime.config import PREFIX, Settings, load_settings, variable_name
 from agent_runtime.errors import ConfigurationError
+from agent_runtime.llm import ModelConfig
 from agent_runtime.storage.protocol import Retention
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -100,6 +101,29 @@ def test_a_wrong_value_is_refused_by_name(
     assert refusal.value.details_map == {"variable": variable_name(field)}
 
 
+def test_a_wrong_database_url_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold a password; the message names the variable and what it looks like."""
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "mysql://user:hunter2@host/agents")
+
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings()
+
+    assert refusal.value.message.startswith("AGENT_RUNTIME_DATABASE_URL=*** is wrong")
+    assert "hunter2" not in str(refusal.value.to_record())
+
+
+def test_a_database_is_named_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be printed is host and name."""
+    url = "postgresql://user:hunter2@host:5433/agents?sslmode=require"
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", url)
+
+    settings = load_settings()
+
+    assert settings.database_fact() == {"database": "PostgreSQL host:5433/agents"}
+    assert settings.plain_database_url == url
+    assert "hunter2" not in repr(settings)
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_setting_is_on_its_page(field: str) -> None:
     """docs/settings.md has variable, default and description of each."""
@@ -114,3 +138,40 @@ def test_the_page_has_no_other_settings() -> None:
     documented = set(re.findall(r"^\| `(AGENT_RUNTIME_\w+)`", PAGE.read_text(), re.MULTILINE))
 
     assert documented == {variable_name(field) for field in FIELDS}
+
+
+def test_a_model_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name there is none."""
+    monkeypatch.setenv("AGENT_RUNTIME_MODEL_PROVIDER", "anthropic")
+    assert load_settings().chat_model() is None
+
+    monkeypatch.setenv("AGENT_RUNTIME_MODEL", "small")
+    monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", "http://127.0.0.1:8000/v1/")
+    monkeypatch.setenv("AGENT_RUNTIME_MODEL_API_KEY_ENV", "MY_KEY")
+    monkeypatch.setenv("AGENT_RUNTIME_MODEL_OUTPUT_PRICE", "2.5")
+    assert load_settings().chat_model() == ModelConfig(
+        provider="anthropic",
+        model="small",
+        base_url="http://127.0.0.1:8000/v1",
+        api_key_env="MY_KEY",
+        output_price=2.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_api_key_env", "sk-secret-1234"),
+        ("model_base_url", "https://user:sk-secret-1234@host/v1"),
+    ],
+)
+def test_a_key_written_in_the_wrong_place_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: str
+) -> None:
+    """The message names the variable and what to write."""
+    monkeypatch.setenv(variable_name(field), value)
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings()
+
+    assert refusal.value.details_map["variable"] == variable_name(field)
+    assert "secret" not in refusal.value.message.replace("secrets", "")

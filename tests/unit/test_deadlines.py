@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from agent_runtime.deadlines import Deadlines
+from agent_runtime.client.deadlines import Deadlines
 
 
 class LateError(Exception):
@@ -20,18 +20,18 @@ def _future() -> asyncio.Future[int]:
 
 async def test_each_fails_at_its_own_time() -> None:
     """A future handed in later fails later, by the same number of seconds."""
-    deadlines = Deadlines(0.2, LateError)
+    deadlines = Deadlines(1.0, LateError)
     start = time.monotonic()
     first, second = _future(), _future()
     deadlines.watch(first)
-    await asyncio.wait([first], timeout=0.1)
+    await asyncio.wait([first], timeout=0.6)
     deadlines.watch(second)
     with pytest.raises(LateError):
         await first
     assert not second.done()
     with pytest.raises(LateError):
         await second
-    assert 0.3 <= time.monotonic() - start < 1.0
+    assert 1.6 <= time.monotonic() - start < 30
 
 
 async def test_what_is_done_in_time_stays() -> None:

@@ -32,11 +32,22 @@ PARENTS = {
     "NotSerializableError": "InvalidRequestError",
     "StateTooLargeError": "InvalidRequestError",
     "SqlError": "InvalidRequestError",
+    "SessionError": "InvalidRequestError",
+    "InvalidMessageError": "SessionError",
+    "MessageTooLargeError": "SessionError",
+    "UnknownMessageError": "SessionError",
+    "UnknownSessionError": "SessionError",
+    "InvalidCompactionError": "SessionError",
+    "InvalidSearchError": "SessionError",
+    "ContextBlockError": "SessionError",
+    "SessionSetupError": "SessionError",
+    "InvalidImportError": "SessionError",
     "StateRejectedError": "AgentRuntimeError",
     "ReadonlyConnectionError": "StateRejectedError",
     "ConflictError": "AgentRuntimeError",
     "VersionConflictError": "ConflictError",
     "IdempotencyConflictError": "ConflictError",
+    "AgentDestroyedError": "ConflictError",
     "HandlerError": "AgentRuntimeError",
     "HandlerCancelledError": "HandlerError",
     "HandlerDivergedError": "HandlerError",
@@ -52,6 +63,15 @@ PARENTS = {
     "StorageReadOnlyError": "StorageError",
     "StorageCorruptError": "StorageError",
     "StorageSchemaError": "StorageError",
+    "ModelError": "AgentRuntimeError",
+    "ModelUnavailableError": "ModelError",
+    "ModelRateLimitedError": "ModelUnavailableError",
+    "ModelTimeoutError": "ModelUnavailableError",
+    "ModelRequestError": "ModelError",
+    "ModelAuthenticationError": "ModelRequestError",
+    "ContextTooLongError": "ModelRequestError",
+    "ModelRefusedError": "ModelError",
+    "ModelResponseError": "ModelError",
     "ConfigurationError": "AgentRuntimeError",
     "InternalError": "AgentRuntimeError",
 }
@@ -62,6 +82,10 @@ RETRYABLE = {
     "TemporalUnreachableError",
     "CallTimeoutError",
     "StorageUnavailableError",
+    "ModelUnavailableError",
+    "ModelRateLimitedError",
+    "ModelTimeoutError",
+    "ModelResponseError",
 }
 
 TYPES = sorted(PARENTS)
@@ -188,3 +212,16 @@ async def _through_temporal(error: BaseException) -> BaseException:
     converter, failure = DataConverter.default, Failure()
     await converter.encode_failure(error, failure)
     return await converter.decode_failure(Failure.FromString(failure.SerializeToString()))
+
+
+def test_what_an_error_says_is_without_its_class() -> None:
+    """Of ours and of an author's; nothing if it cannot be said."""
+
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert errors.text_of(errors.ModelError("model down")) == "model down"
+    assert errors.text_of(OSError("model down")) == "model down"
+    assert errors.text_of(Unspeakable()) == ""
+    assert errors.describe(errors.ModelError("model down")) == "ModelError: model down"

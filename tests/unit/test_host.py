@@ -17,7 +17,7 @@ from agent_runtime.errors import (
     StorageUnavailableError,
     UnknownAgentClassError,
 )
-from agent_runtime.host import AgentHost
+from agent_runtime.hosting.host import AgentHost
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome, Receipt
 from agent_runtime.registry import AgentRegistry
 from agent_runtime.storage.sqlite import SqliteStorage

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.gateway.json_delta import json_delta
-from agent_runtime.json_patch import apply_patch
+from agent_runtime.gateway_client.json_patch import apply_patch
 from tests.unit.test_json_delta import json_values
 
 

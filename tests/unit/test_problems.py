@@ -12,6 +12,7 @@ from agent_runtime.errors import (
     CallTimeoutError,
     HandlerError,
     InternalError,
+    ModelUnavailableError,
     StateRejectedError,
     StorageCorruptError,
     StorageFullError,
@@ -32,6 +33,7 @@ SECRET = "/srv/secret/agents.db at 10.0.0.7"
         (TemporalUnreachableError, 503, "1"),
         (CallTimeoutError, 504, None),
         (InternalError, 500, None),
+        (ModelUnavailableError, 503, None),
     ],
 )
 def test_what_operators_must_know_is_not_told(

@@ -16,8 +16,11 @@ from agent_runtime.errors import (
     StorageFullError,
     StorageReadOnlyError,
 )
-from agent_runtime.identity import AgentRef, file_stem
+from agent_runtime.identity import AgentRef
+from agent_runtime.json_value import Json
+from agent_runtime.storage.agent_number import agent_number
 from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
+from agent_runtime.storage.sqlite_private import sql_file_name
 from agent_runtime.testing.storage_bench import OTHER, ROOM, put_one
 
 BIG = '"' + "x" * 300_000 + '"'
@@ -45,7 +48,7 @@ async def _fill_up(storage: SqliteStorage) -> None:
 
 async def test_commits_are_synced_to_a_write_ahead_log(storage: SqliteStorage) -> None:
     """Every connection keeps a write-ahead log and syncs at each commit."""
-    for connection in (storage._connection, *storage._readers):
+    for connection in (storage._connection, *storage._readers.connections):
         [(journal,)] = await connection.execute_fetchall("PRAGMA journal_mode")
         [(synchronous,)] = await connection.execute_fetchall("PRAGMA synchronous")
         assert (journal, synchronous) == ("wal", 2)
@@ -53,8 +56,8 @@ async def test_commits_are_synced_to_a_write_ahead_log(storage: SqliteStorage) -
 
 async def test_private_databases_are_synced_too(storage: SqliteStorage) -> None:
     """The agents' own files have the same safety."""
-    [journal] = await storage.sql(ROOM, "PRAGMA journal_mode", ())
-    [synchronous] = await storage.sql(ROOM, "PRAGMA synchronous", ())
+    [journal] = await _sql(storage, ROOM, "PRAGMA journal_mode")
+    [synchronous] = await _sql(storage, ROOM, "PRAGMA synchronous")
 
     assert (journal, synchronous) == ({"journal_mode": "wal"}, {"synchronous": 2})
 
@@ -62,7 +65,7 @@ async def test_private_databases_are_synced_too(storage: SqliteStorage) -> None:
 async def test_readers_cannot_write(storage: SqliteStorage) -> None:
     """Nothing can be written past the one writer."""
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        await storage._readers[0].execute_fetchall("DELETE FROM agents")
+        await storage._readers.connections[0].execute_fetchall("DELETE FROM agents")
 
 
 async def test_two_processes_write_the_same_directory(tmp_path: Path) -> None:
@@ -99,11 +102,13 @@ async def test_all_files_lie_directly_in_the_data_directory(
     """However an agent is called, its file is in the data directory, and no two share one."""
     names = ["../../evil", "/abs/path", "a/b", "CON", "room-1", "Room-1", "x" * 300, "ключ", ".."]
     for name in names:
-        await storage.sql(AgentRef("Room", name), "CREATE TABLE t (x)", ())
+        await _sql(storage, AgentRef("Room", name), "CREATE TABLE t (x)")
 
     found = {path.relative_to(tmp_path / "data") for path in (tmp_path / "data").rglob("*.db")}
 
-    expected = {f"sql-{file_stem(AgentRef('Room', name))}.db" for name in names}
+    expected = {
+        sql_file_name(AgentRef("Room", name), number) for number, name in enumerate(names, 1)
+    }
     assert expected | {FILE_NAME} == {str(path) for path in found}
     assert len(expected) == len({name.lower() for name in expected}) == len(names)
 
@@ -112,7 +117,7 @@ async def test_a_private_file_names_its_agent(storage: SqliteStorage) -> None:
     """Who finds a file can read in it which agent it belongs to."""
     ref = AgentRef("Room", "ключ/../1")
 
-    rows = await storage.sql(ref, "SELECT * FROM _agent_runtime_owner", ())
+    rows = await _sql(storage, ref, "SELECT * FROM _agent_runtime_owner")
 
     assert rows == [{"class_name": "Room", "name": "ключ/../1"}]
 
@@ -222,10 +227,14 @@ async def test_a_closed_storage_refuses_everything(tmp_path: Path) -> None:
     for work in (
         storage.read_state(ROOM),
         storage.write(lambda tx: put_one(tx, ROOM, "1")),
-        storage.sql(ROOM, "SELECT 1", ()),
+        storage.sql(ROOM, 1, "SELECT 1", ()),
     ):
         with pytest.raises(StorageError, match="closed"):
             await work
+
+
+async def _sql(storage: SqliteStorage, ref: AgentRef, query: str) -> list[dict[str, Json]]:
+    return await storage.sql(ref, await agent_number(storage, ref), query, ())
 
 
 async def _other(storage: SqliteStorage) -> object:

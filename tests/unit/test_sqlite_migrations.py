@@ -11,13 +11,14 @@ import pytest
 
 from agent_runtime.errors import StorageError, StorageSchemaError
 from agent_runtime.storage import sqlite as sqlite_storage
-from agent_runtime.storage.migrations import LATEST, MIGRATIONS
+from agent_runtime.storage.migrations import LATEST, MIGRATIONS, Step
 from agent_runtime.storage.sqlite import FILE_NAME, SqliteStorage
 from agent_runtime.testing.storage_bench import ROOM, put_one
+from tests.support.old_usage import OLD_USAGE, STEPS_BEFORE, SUMMED
 
-Release = Callable[[list[list[str]]], None]
+Release = Callable[[list[Step]], None]
 
-NEXT_STEP = [
+NEXT_STEP: Step = [
     "ALTER TABLE agents ADD COLUMN color TEXT",
     "CREATE TABLE paints (seq {serial}, name TEXT NOT NULL)",
     "CREATE INDEX paints_name ON paints (name)",
@@ -28,7 +29,7 @@ NEXT_STEP = [
 def release(monkeypatch: pytest.MonkeyPatch) -> Release:
     """Make the installed release one with other migrations."""
 
-    def become(migrations: list[list[str]]) -> None:
+    def become(migrations: list[Step]) -> None:
         monkeypatch.setattr(sqlite_storage, "MIGRATIONS", migrations)
         monkeypatch.setattr(sqlite_storage, "LATEST", len(migrations))
 
@@ -98,6 +99,23 @@ async def test_migration_keeps_what_was_stored(tmp_path: Path, release: Release)
     assert list(receipts) == [(1, "k")]
 
 
+async def test_migration_sums_the_calls_of_models(tmp_path: Path, release: Release) -> None:
+    """Days of before are listed like those after."""
+    release(MIGRATIONS[:STEPS_BEFORE])
+    await _open_and_close(tmp_path)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        for statement in OLD_USAGE:
+            connection.execute(statement)
+    connection.close()
+    release(MIGRATIONS)
+
+    storage = await SqliteStorage.open(tmp_path)
+    days = await storage.sessions.usage_of_days(ROOM, limit=10)
+    await storage.close()
+
+    assert days == SUMMED
+
+
 async def test_an_older_file_is_copied_before_migration(tmp_path: Path, release: Release) -> None:
     """The file as the older release left it lies beside the migrated one."""
     await _write_one(tmp_path)
@@ -149,3 +167,22 @@ async def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path, release: R
 
     assert dict(caught.value.details_map) == {"found": LATEST + 1, "known": LATEST}
     assert before == (tmp_path / FILE_NAME).read_bytes()
+
+
+@pytest.mark.parametrize("version", [1, 3, LATEST])
+async def test_a_file_from_before_the_first_release_is_refused_and_left_alone(
+    tmp_path: Path, version: int
+) -> None:
+    """Its agents' numbers could be given out again, and their own databases have other names."""
+    path = tmp_path / FILE_NAME
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE agents (id INTEGER PRIMARY KEY, class_name TEXT NOT NULL)")
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    before = _schema(path)
+
+    with pytest.raises(StorageSchemaError, match="before the first release"):
+        await _open_and_close(tmp_path)
+
+    assert (version, before) == (_version(path), _schema(path))
+    assert not path.with_name(f"{FILE_NAME}.v{version}.bak").exists()

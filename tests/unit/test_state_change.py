@@ -8,15 +8,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_runtime.errors import AgentRuntimeError, StateRejectedError, StateTooLargeError
-from agent_runtime.json_value import Json, from_json, to_json
-from agent_runtime.mutation import Mutation, MutationKind
-from agent_runtime.state import UNSET, StateSchema, Unset
-from agent_runtime.state_change import (
+from agent_runtime.hosting.state_change import (
     MAX_CHANGES_IN_A_ROW,
     WorkingState,
     apply_mutation,
     rebuild,
 )
+from agent_runtime.json_value import Json, from_json, to_json
+from agent_runtime.mutation import Mutation, MutationKind
+from agent_runtime.state import UNSET, StateSchema, Unset
 from agent_runtime.storage.protocol import StoredState
 
 INITIAL = {"count": 0, "items": []}

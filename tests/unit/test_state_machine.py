@@ -22,11 +22,11 @@ from hypothesis.stateful import (
 
 from agent_runtime import Agent, AgentRef
 from agent_runtime.errors import AgentRuntimeError
-from agent_runtime.host import AgentHost
+from agent_runtime.hosting.host import AgentHost
+from agent_runtime.hosting.state_change import rebuild
 from agent_runtime.json_value import from_json, to_json
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome
 from agent_runtime.registry import AgentRegistry
-from agent_runtime.state_change import rebuild
 from agent_runtime.storage.protocol import MutationRow, Retention
 from agent_runtime.storage.sqlite import SqliteStorage
 from tests.support.json_values import json_objects, json_values

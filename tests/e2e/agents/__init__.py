@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_runtime import Agent
 from tests.e2e.agents.calling import RpcAgent
-from tests.e2e.agents.cases import StateAgent, TagAgent
+from tests.e2e.agents.cases import GreetAgent, StateAgent, TagAgent
 from tests.e2e.agents.connecting import (
     EchoAgent,
     LoudAgent,
@@ -17,6 +17,7 @@ from tests.e2e.agents.connecting import (
     SlowConnectAgent,
     ThrowsOnConnectAgent,
 )
+from tests.e2e.agents.lasting import SqlAgent, TaskAgent
 from tests.e2e.agents.stateful import (
     CounterAgent,
     GameAgent,
@@ -26,11 +27,14 @@ from tests.e2e.agents.stateful import (
     ValidatedAgent,
     ValidatorReadsStateAgent,
 )
+from tests.e2e.agents.talking import ChatSessionAgent, SummaryAgent
 
 AGENTS: list[type[Agent[Any]]] = [
+    ChatSessionAgent,
     CounterAgent,
     EchoAgent,
     GameAgent,
+    GreetAgent,
     HookAgent,
     LoopAgent,
     LoudAgent,
@@ -41,8 +45,11 @@ AGENTS: list[type[Agent[Any]]] = [
     RpcAgent,
     SetsStateOnConnectAgent,
     SlowConnectAgent,
+    SqlAgent,
     StateAgent,
+    SummaryAgent,
     TagAgent,
+    TaskAgent,
     ThrowsOnConnectAgent,
     ValidatedAgent,
     ValidatorReadsStateAgent,

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_runtime import Agent, callable
 from agent_runtime.agent_connection import ResponseStream
+from tests.e2e.agents.pace import pause
 
 # Methods have the names that the JavaScript clients call.
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -26,7 +27,7 @@ class RpcAgent(Agent):
     @callable()
     async def later(self, ms: int) -> str:
         """Answer after a while."""
-        await asyncio.sleep(ms / 1000)
+        await pause(ms)
         return "done"
 
     @callable()
@@ -37,7 +38,7 @@ class RpcAgent(Agent):
     @callable()
     async def failLater(self, message: str, ms: int) -> None:
         """Raise after a while."""
-        await asyncio.sleep(ms / 1000)
+        await pause(ms)
         raise RuntimeError(message)
 
     @callable()
@@ -112,7 +113,7 @@ class RpcAgent(Agent):
     async def streamSlow(self, stream: ResponseStream, items: list[str], ms: int) -> None:
         """Send with pauses."""
         for item in items:
-            await asyncio.sleep(ms / 1000)
+            await pause(ms)
             await stream.send(item)
         await stream.end("complete")
 

@@ -11,6 +11,18 @@ from agent_runtime.http_message import Request, Response
 COUNTER = {"count": 0, "items": [], "lastUpdated": None}
 
 
+class GreetAgent(Agent):
+    """Greets who connects and sends back what it is sent."""
+
+    async def on_connect(self, connection: Connection, request: Request) -> None:
+        """Say who it is."""
+        await connection.send({"type": "text", "text": f"connected:{self.name}"})
+
+    async def on_message(self, connection: Connection, message: Message) -> None:
+        """Send it back."""
+        await connection.send({"type": "text", "text": f"echo:{message!s}"})
+
+
 class StateAgent(Agent):
     """Has a validator, a change hook that remembers, and a request hook."""
 

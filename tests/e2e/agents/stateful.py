@@ -10,6 +10,7 @@ from agent_runtime import Agent, callable
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.http_message import Request, Response
 from tests.e2e.agents.calling import EPOCH
+from tests.e2e.agents.pace import pause
 
 
 class CounterAgent(Agent):
@@ -42,7 +43,7 @@ class CounterAgent(Agent):
     async def slowIncrement(self, ms: int) -> int:
         """Read, wait, write: what a careless method does."""
         count = self.state["count"]
-        await asyncio.sleep(ms / 1000)
+        await pause(ms)
         await self.set_state({"count": count + 1})
         return int(self.state["count"])
 

@@ -7,6 +7,8 @@ import WS from "ws";
 // Short pauses stand for "until all has arrived", which takes longer on a busy machine.
 let pace = 1;
 export const setPace = (factor) => (pace = factor);
+// What a message says of a limit that was made longer.
+export const unpaced = (text) => text.replace(/after (\d+)ms/, (_, ms) => `after ${ms / pace}ms`);
 export const sleep = (ms) => new Promise((r) => setTimeout(r, ms < 1000 ? ms * pace : ms));
 export const run = Math.random().toString(36).slice(2, 8);
 
@@ -105,12 +107,16 @@ export class Recorder {
     return c;
   }
   async call(who, client, method, args = [], options) {
+    // Agents take their time at the same pace.
+    const limit = options?.timeout;
+    const paced = limit ? { ...options, timeout: limit * pace } : options;
     try {
-      const value = await client.call(method, args, options);
+      const value = await client.call(method, args, paced);
       this.add({ kind: "result", who, method, ...(value === undefined ? { undefined: true } : { value }) });
       return value;
     } catch (e) {
-      this.add({ kind: "error", who, method, message: e.message });
+      const message = limit ? unpaced(e.message) : e.message;
+      this.add({ kind: "error", who, method, message });
     }
   }
   state(who, client) {

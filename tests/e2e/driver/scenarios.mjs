@@ -3,7 +3,7 @@
 // Pauses are long enough for a server that writes to disk before it answers; where the reference's
 // recording ends a moment after a client's write, they leave time for an echo.
 import { agentFetch } from "agents/client";
-import { sleep } from "./recorder.mjs";
+import { sleep, unpaced } from "./recorder.mjs";
 import { stateScenarios } from "./state_scenarios.mjs";
 
 export const scenarios = {
@@ -40,7 +40,7 @@ export const scenarios = {
     const stream = {
       onChunk: (c) => r.add({ kind: "callback", who: "A", name: "onChunk", args: [c] }),
       onDone: (c) => r.add({ kind: "callback", who: "A", name: "onDone", args: [c ?? null] }),
-      onError: (e) => r.add({ kind: "callback", who: "A", name: "onError", args: [e] })
+      onError: (e) => r.add({ kind: "callback", who: "A", name: "onError", args: [unpaced(e)] })
     };
     await r.call("A", a, "streamNumbers", [3], { stream });
     r.note("old style: callbacks at the top level");
@@ -71,6 +71,43 @@ export const scenarios = {
       r.call("A", a, "later", [10]),
       r.call("A", a, "add", [1, 2])
     ]);
+  },
+  async "destroy"(r) {
+    const a = await r.connected("A", "TaskAgent", r.room());
+    await r.call("A", a, "increment");
+    await r.call("A", a, "destroyMe");
+    while (a.identified) await sleep(20);
+    r.add({ kind: "client", who: "A", identified: a.identified, shouldReconnect: a.shouldReconnect });
+    await a.ready;
+    await sleep(150);
+    r.state("A", a);
+  },
+  async "hibernate"(r) {
+    const a = await r.connected("A", "TaskAgent", r.room());
+    await r.call("A", a, "note", ["before"]);
+    await r.call("A", a, "increment");
+    await r.call("A", a, "withDate");
+    await r.call("A", a, "lifetime");
+    r.note("nothing happens for 20 s");
+    await sleep(20000);
+    await r.call("A", a, "lifetime");
+    await r.call("A", a, "describe");
+    await r.call("A", a, "increment");
+  },
+  async "sql"(r) {
+    const a = await r.connected("A", "SqlAgent", r.room());
+    for (const method of ["roundtrip", "bindBoolean", "bindUndefined", "bindObject", "syntaxError", "bigInteger", "tables"])
+      await r.call("A", a, method);
+  },
+  async "session-status-frames"(r) {
+    const a = await r.connected("A", "ChatSessionAgent", r.room());
+    r.note("a session made with Session.create(agent) broadcasts a status frame per append");
+    await r.call("A", a, "append", ["loud", 0, 2]);
+    await sleep(80);
+    r.note("a session made with a bare provider does not");
+    await r.call("A", a, "append", ["quiet", 100, 2]);
+    await sleep(80);
+    await r.call("A", a, "historyLength", ["quiet"]);
   },
   async "malformed-frames"(r) {
     const ws = await r.raw("A", `/agents/echo-agent/${r.room()}`);

@@ -34,7 +34,7 @@ function connector(host) {
 }
 
 // Waits until something is so, and returns it.
-async function until(check, milliseconds = 20_000) {
+async function until(check, milliseconds = 60_000) {
   const end = Date.now() + milliseconds;
   for (;;) {
     const found = check();

@@ -1,0 +1,1 @@
+"""The way from a Python service to agents: handles, batches, receipts, answers."""

@@ -1,0 +1,1 @@
+"""Compactions of conversations as durable jobs: begun once, resumed, never paid twice."""

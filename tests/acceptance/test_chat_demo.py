@@ -1,0 +1,66 @@
+"""The chat agent of the examples: offline, and with a provider that the environment names."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from agent_runtime.llm import ChatResponse, ToolCall
+from agent_runtime.testing import ScriptedModelServer, ScriptStep
+from tests.support.program import Ran, run_program
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "examples" / "chat_agent" / "demo.py"
+
+
+async def _run(tmp_path: Path, **variables: str) -> Ran:
+    return await run_program(
+        str(DEMO),
+        cwd=tmp_path,
+        command=(sys.executable,),
+        variables={
+            "TMPDIR": str(tmp_path),
+            "COLUMNS": "200",
+            "PYTHONPATH": str(ROOT),
+            **variables,
+        },
+        seconds=280,
+    )
+
+
+async def test_the_chat_agent_forgets_nothing_offline(tmp_path: Path) -> None:
+    """Its worker is killed within a turn; memory, list and summary are as without that."""
+    ran = await _run(tmp_path)
+
+    assert ran.code == 0, ran
+    assert len(re.findall(r"kill -9 of worker \d+", ran.out)) == 1
+    assert "summaries are extracts" in ran.out
+    assert re.findall(r"│ (ok|WRONG) +│", ran.out) == ["ok"] * 6
+    assert os.listdir(tmp_path) == []
+
+
+async def test_the_chat_agent_talks_to_a_provider_of_the_environment(tmp_path: Path) -> None:
+    """Named by variables alone; the key is sent, and summaries are the model's."""
+    memory = {"label": "memory", "content": "The user's name is Ada.", "action": "append"}
+    script: list[ScriptStep] = [
+        ChatResponse("", (ToolCall("c1", "set_context", memory),), "tool_calls"),
+        "Hello Ada.",
+        ChatResponse("", (ToolCall("c2", "add_task", {"title": "water"}),), "tool_calls"),
+    ]
+    async with ScriptedModelServer(*script, otherwise="Ada has to water the plants.") as server:
+        ran = await _run(
+            tmp_path,
+            AGENT_RUNTIME_MODEL="scripted",
+            AGENT_RUNTIME_MODEL_BASE_URL=server.url,
+            AGENT_RUNTIME_MODEL_API_KEY_ENV="CHAT_KEY",
+            CHAT_KEY="key-of-the-test",
+        )
+
+        assert ran.code == 0, ran
+        assert "summaries are written by model scripted" in ran.out
+        assert {each.headers["authorization"] for each in server.requests} == {
+            "Bearer key-of-the-test"
+        }
+        assert any("transcript" in str(each.body["messages"]) for each in server.requests)

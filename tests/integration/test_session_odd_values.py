@@ -1,0 +1,88 @@
+"""Values that no database can hold are refused alike on both engines, typed, and store nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from agent_runtime.errors import InvalidRequestError, NotSerializableError
+from agent_runtime.session.direct_session_store import DirectSessionStore
+from agent_runtime.session.session import Session
+from agent_runtime.session.session_manager import SessionManager
+from tests.support.session import user
+
+HALF = "an enclosed half: \ud83d"
+
+
+@pytest.fixture
+def manager(session_store: DirectSessionStore) -> SessionManager:
+    """A registry of sessions with a memory."""
+    return SessionManager.create(session_store).with_context("memory")
+
+
+Use = Callable[[SessionManager, Session], Awaitable[Any]]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda manager, session: session.get_message(HALF),
+        lambda manager, session: session.get_branches(HALF),
+        lambda manager, session: session.get_history(HALF),
+        lambda manager, session: session.estimate_tokens(HALF),
+        lambda manager, session: session.append_message(user("m2"), HALF),
+        lambda manager, session: session.delete_messages([HALF]),
+        lambda manager, session: session.add_compaction(HALF, "m1", "m1"),
+        lambda manager, session: session.replace_context_block("memory", HALF),
+        lambda manager, session: session.append_context_block("memory", HALF),
+        lambda manager, session: manager.create(HALF),
+        lambda manager, session: manager.create("name", model=[1]),
+        lambda manager, session: manager.create("name", operation_key=HALF),
+        lambda manager, session: manager.rename(session.session_id, HALF),
+        lambda manager, session: manager.list(limit=2**70),
+    ],
+)
+async def test_what_cannot_be_stored_is_refused(manager: SessionManager, use: Use) -> None:
+    """Half a character, a list where text belongs, a number beyond 64 bits."""
+    record = await manager.create("One")
+    session = manager.get_session(record.id)
+    await session.append_message(user("m1"))
+
+    with pytest.raises(NotSerializableError):
+        await use(manager, session)
+
+    assert [each["id"] for each in await session.get_history()] == ["m1"]
+    assert [each.name for each in await manager.list()] == ["One"]
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [("1", 1, 0.0), (1, 1.5, 0.0), (2**53 + 1, 0, 0.0), (1, 1, math.inf), (1, 1, "1"), (1, True)],
+)
+async def test_what_is_no_usage_is_refused(manager: SessionManager, usage: tuple[Any, ...]) -> None:
+    """Counters stay what programs of all languages can read."""
+    record = await manager.create("One")
+
+    with pytest.raises(InvalidRequestError):
+        await manager.add_usage(record.id, *usage)
+
+    assert await manager.get(record.id) == record
+
+
+@pytest.mark.parametrize("usage", [(2**53, 0, 0.0), (0, 2**53, 0.0), (0, 0, 1e15)])
+async def test_usage_beyond_the_bounds_in_all_is_refused(
+    manager: SessionManager, usage: tuple[int, int, float]
+) -> None:
+    """The counters stay as they were."""
+    record = await manager.create("One")
+    await manager.add_usage(record.id, *usage)
+
+    with pytest.raises(InvalidRequestError):
+        await manager.add_usage(record.id, 1, 1, 1.0)
+
+    stored = await manager.get(record.id)
+    assert stored is not None
+    assert (stored.input_tokens, stored.output_tokens, stored.estimated_cost) == usage
