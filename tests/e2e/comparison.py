@@ -89,5 +89,17 @@ def leave_out(left_out: LeftOut, lines: list[str]) -> list[str]:
     return [line_of(entry) for entry in entries if not is_dropped(entry)]
 
 
+def answers_last(lines: list[str]) -> list[str]:
+    """Put the answers to calls behind all else, in the order in which the calls were made."""
+
+    def is_answer(line: str) -> bool:
+        entry = json.loads(line)
+        is_frame = entry["kind"] == "recv" and _is_of(entry.get("json"), "rpc")
+        return is_frame or entry["kind"] in ("result", "error")
+
+    answers = sorted(filter(is_answer, lines))
+    return [*(line for line in lines if not is_answer(line)), *answers]
+
+
 def _is_of(frame: Any, kind: str) -> bool:
     return isinstance(frame, dict) and frame.get("type") == kind

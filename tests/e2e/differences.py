@@ -482,3 +482,9 @@ LEFT_OUT: list[LeftOut] = [
         kinds=("close", "recv", "callback", "result", "client.state"),
     ),
 ]
+
+ANSWERS_LAST = {
+    "lost-update-async-method": "7.5: calls that arrive together run together, so that either may "
+    "be answered first, and before or after the other's state is told",
+}
+"""Scenarios in which answers to calls are compared apart from what is seen beside them, and why."""

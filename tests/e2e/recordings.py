@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.agents.pace import paced
-from tests.e2e.comparison import announce_states, apply, leave_out, lines_by_client, renumber
+from tests.e2e.comparison import (
+    announce_states,
+    answers_last,
+    apply,
+    leave_out,
+    lines_by_client,
+    renumber,
+)
 from tests.e2e.conftest import Driver, read_record
-from tests.e2e.differences import DIFFERENCES, FIRST, LEFT_OUT, Difference
+from tests.e2e.differences import ANSWERS_LAST, DIFFERENCES, FIRST, LEFT_OUT, Difference
 from tests.e2e.differences_lasting import LASTING_DIFFERENCES
 from tests.e2e.differences_newest import NEWEST, NEWEST_DIFFERENCES
 
@@ -67,6 +74,8 @@ class Recording:
                 for who in [left_out.who] if left_out.who else list(seen):
                     seen[who] = leave_out(left_out, seen.get(who, []))
                 assert not is_reference or sum(map(len, seen.values())) < before, left_out
+        if self.scenario in ANSWERS_LAST:
+            seen = {who: answers_last(renumber(lines)) for who, lines in seen.items()}
         return {who: renumber(lines) for who, lines in seen.items() if lines}
 
 
