@@ -67,7 +67,7 @@ class CounterAgent(Agent):
         found = await self.connections()
 
         async def close() -> None:
-            await asyncio.sleep(0.1)
+            await pause(100)
             for connection in found:
                 await connection.close(code, reason)
 
@@ -227,7 +227,7 @@ class HookAgent(Agent):
         """Take a moment."""
         who = "server" if source == "server" else "connection"
         self.log.append(f"hook-start n={state['n']} source={who}")
-        await asyncio.sleep(0.05)
+        await pause(50)
         self.log.append(f"hook-end n={state['n']}")
 
     @callable()
