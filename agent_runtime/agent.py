@@ -321,8 +321,33 @@ class Agent(ConnectedAgent, Generic[StateT]):
         """Raise to refuse a state; `self.state` shows the present one. Must not be async.
 
         Args:
-            source: "server", or the id of the client connection that sent the state.
+            source: "server", or the id of the client connection that sent the state; "http" for a
+                client's request where the class defines `client_view` or `state_from_client`.
         """
+
+    def client_view(self, state: StateT) -> Json:
+        """Return what clients are shown in place of the state; the whole of it if not defined.
+
+        Must not be async, and depend on nothing but the state and `self.name`: the gateway calls it
+        on an object whose `__init__` has not run, and again for what it has shown before. It may be
+        a static method. If it raises, clients are shown nothing and the log says why. Clients'
+        states are refused, unless the class defines `state_from_client` too.
+        """
+        return state
+
+    def state_from_client(self, state: StateT, sent: Json) -> StateT:
+        """Return the next state for what a client sent; `self.state` shows the present one.
+
+        Runs inside the transaction, on a copy that it may change, and may run again; must not be
+        async. The result is validated like any state. Raise `StateRejectedError` to refuse in words
+        that the client may read; what else it raises refuses too, and is logged.
+
+        Args:
+            state: The present one, None if there is none.
+            sent: JSON: the view as the client wants it. A merge has been made in the client's view.
+        """
+        next_state: StateT = sent
+        return next_state
 
     async def on_state_changed(self, state: StateT, source: str) -> None:
         """Be told of a committed change, in order of versions; must not be waited for."""

@@ -21,6 +21,7 @@ AgentRuntimeError
 │       └── InvalidImportError     what is to be imported is not whole, or not welcome there
 ├── StateRejectedError             the state model or validate_state_change refused the value
 │   └── ReadonlyConnectionError    the change was made for a connection that may only read
+├── ClientViewError                client_view of the agent failed
 ├── ConflictError                  somebody else was first
 │   ├── VersionConflictError       expected_version is not the present version
 │   ├── IdempotencyConflictError   the key was used before with another payload
@@ -185,6 +186,10 @@ class StateRejectedError(AgentRuntimeError):
 
 class ReadonlyConnectionError(StateRejectedError):
     """The change was made for a connection that may only read; nothing was stored."""
+
+
+class ClientViewError(AgentRuntimeError):
+    """`client_view` raised or returned what is no JSON; the gateway's log says why."""
 
 
 class ConflictError(AgentRuntimeError):

@@ -17,6 +17,12 @@ from agent_runtime.json_value import Json, fingerprint, from_json, pack, to_json
 
 MAX_KEY_LENGTH = 200
 
+FROM_CODE = "server"
+"""The source of a change that no client sent."""
+
+FROM_HTTP = "http"
+"""The source of a client's change over HTTP, where the class tells clients from code."""
+
 
 class MutationKind(StrEnum):
     """What a mutation does to the state (state-and-sync 7, 16.2)."""
@@ -52,14 +58,14 @@ class Mutation:
         value: The new state, the partial one of a merge, or what a call is given (`call_value`);
             unused by the other kinds.
         expected_version: Refuse unless the state has this version; None takes any.
-        source: "server", or the id of the client connection that sent the state.
+        source: "server", "http", or the id of the client connection that sent the state.
     """
 
     key: str
     kind: MutationKind
     value: Json = None
     expected_version: int | None = None
-    source: str = "server"
+    source: str = FROM_CODE
 
     def fingerprint(self) -> str:
         """Digest what the key stands for; the order of JSON keys does not count."""
@@ -104,7 +110,7 @@ def encode_mutation(mutation: Mutation) -> bytes:
     fields: dict[str, Json] = {"key": mutation.key, "kind": mutation.kind.value}
     if mutation.expected_version is not None:
         fields["expected_version"] = mutation.expected_version
-    if mutation.source != "server":
+    if mutation.source != FROM_CODE:
         fields["source"] = mutation.source
     head = pack(fields)
     if mutation.kind not in _VALUED:
@@ -196,7 +202,7 @@ def _decode_mutation(fields: dict[str, Json]) -> Mutation:
     key, expected = fields["key"], fields.get("expected_version")
     check_key(key)
     _check_version(expected)
-    kind, source = MutationKind(fields["kind"]), fields.get("source", "server")
+    kind, source = MutationKind(fields["kind"]), fields.get("source", FROM_CODE)
     if kind is MutationKind.UPDATE:
         raise ValueError("update needs code and cannot travel")
     if not isinstance(source, str):

@@ -15,20 +15,23 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import PydanticUserError
 
 from agent_runtime.agent import Agent
+from agent_runtime.client_view import ClientView
 from agent_runtime.durable_compaction.compaction_job import COMPACTION_EVENT, COMPACTION_STEPS
 from agent_runtime.errors import (
     AgentRuntimeError,
     ConfigurationError,
     InvalidRequestError,
     MethodNotCallableError,
+    StateRejectedError,
     UnknownAgentClassError,
     UnknownMethodError,
 )
 from agent_runtime.handler import CallableOptions, callable_options
 from agent_runtime.handlers.manager_call import MANAGER_METHODS
 from agent_runtime.handlers.session_call import SESSION_EVENT, SESSION_METHODS
-from agent_runtime.identity import agent_ref
+from agent_runtime.identity import AgentRef, agent_ref
 from agent_runtime.json_value import Json
+from agent_runtime.mutation import Mutation, MutationKind
 from agent_runtime.state import StateSchema, Unset
 
 AgentClass = type[Agent[Any]]
@@ -48,9 +51,15 @@ EVENT_HOOKS = {
 }
 """The hooks for each thing that a client does."""
 
+_SYNC_HOOKS = {
+    "validate_state_change": "a refusal that comes later cannot refuse",
+    "client_view": "it is asked for wherever the state is shown",
+    "state_from_client": "it runs inside the transaction",
+}
+
 
 class AgentDefinition:
-    """An agent class, looked at once; serves as `StateRules` where no validator is defined.
+    """An agent class, looked at once; serves as `StateRules` where no hook decides.
 
     Raises:
         ConfigurationError: The class cannot be served; says why.
@@ -71,11 +80,13 @@ class AgentDefinition:
         self.has_validator = self._overrides("validate_state_change")
         self.has_start = self._overrides("on_start")
         self.has_hook = self._overrides("on_state_changed")
-        if inspect.iscoroutinefunction(agent_class.validate_state_change):
-            raise ConfigurationError(
-                f"{self.class_name}.validate_state_change must not be async: a refusal that comes "
-                "later cannot refuse"
-            )
+        self.has_client_states = self._overrides("state_from_client")
+        self.needs_object = self.has_validator or self.has_client_states
+        self.view = ClientView(agent_class, self.schema) if self._overrides("client_view") else None
+        self.guards_state = self.has_client_states or self.view is not None
+        for hook, reason in _SYNC_HOOKS.items():
+            if inspect.iscoroutinefunction(getattr(agent_class, hook)):
+                raise ConfigurationError(f"{self.class_name}.{hook} must not be async: {reason}")
         try:
             self.schema.initial()
         except AgentRuntimeError as error:
@@ -151,6 +162,27 @@ class AgentDefinition:
 
     def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
         """Accept everything: the class defines no validator."""
+
+    def show(self, ref: AgentRef, state: Json) -> Json:
+        """Return what clients see of an agent's state: its view, or the state itself.
+
+        Raises:
+            ClientViewError: There is none to show.
+        """
+        return state if self.view is None else self.view.show(ref, state)
+
+    def from_client(self, current: Json | Unset, mutation: Mutation) -> Json:
+        """Refuse a client's state: the class does not say what becomes of it.
+
+        Raises:
+            StateRejectedError: Always.
+        """
+        if mutation.kind is MutationKind.RESET:
+            raise StateRejectedError(f"clients do not reset the state of {self.class_name}")
+        raise StateRejectedError(
+            f"clients see a view of the state of {self.class_name} and do not write it; call a "
+            "method, or define state_from_client"
+        )
 
     def _signature(self, method: str) -> inspect.Signature:
         # Taking one apart costs as much as many small things of a call together.

@@ -32,6 +32,7 @@ def exit_code(error: AgentRuntimeError) -> ExitCode:
 
     by_kind: list[tuple[type[AgentRuntimeError], ExitCode]] = [
         (errors.StateRejectedError, ExitCode.REFUSED),
+        (errors.ClientViewError, ExitCode.REFUSED),
         (errors.ConflictError, ExitCode.REFUSED),
         (errors.HandlerError, ExitCode.REFUSED),
         (errors.InvalidRequestError, ExitCode.USAGE),

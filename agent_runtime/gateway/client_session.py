@@ -29,7 +29,7 @@ from agent_runtime.gateway.limits import TOO_FAST
 from agent_runtime.hosting.destruction import destroyed_error
 from agent_runtime.identity import kebab_case
 from agent_runtime.json_value import Json, pack
-from agent_runtime.mutation import Mutation, MutationKind
+from agent_runtime.mutation import FROM_CODE, FROM_HTTP, Mutation, MutationKind
 from agent_runtime.registry import AgentDefinition
 from agent_runtime.state import UNSET
 from agent_runtime.storage.protocol import ConnectionRow
@@ -44,6 +44,9 @@ MAX_UNDER_WAY = 5_000
 """Calls and other frames of one client that have no answer yet."""
 
 _NO_CODE = 1005
+_NO_CONNECTION_IDS = ("", FROM_CODE, FROM_HTTP)
+"""With one of these as its id a client's changes would pass for those of others."""
+
 _LAST_ANSWERS_SECONDS = 10.0
 """How long a client of a destroyed agent is kept for the answers to its calls."""
 
@@ -90,7 +93,9 @@ class ClientSession:
         return ClientSocket(self._websocket, self._agent.ref, self._new_row())
 
     def _new_row(self) -> ConnectionRow:
-        connection_id = self._websocket.query_params.get("_pk") or str(uuid.uuid4())
+        connection_id = self._websocket.query_params.get("_pk", "")
+        if connection_id in _NO_CONNECTION_IDS:
+            connection_id = str(uuid.uuid4())
         return ConnectionRow(
             uuid.uuid4().hex,
             0,
@@ -214,7 +219,7 @@ class ClientSession:
 
     async def _set_state(self, state: Json) -> None:
         socket = self._socket
-        if socket.row.is_readonly:
+        if socket.row.is_readonly or not self._definition.agent_class.may_clients_write:
             socket.send(frames.state_error_frame(frames.READONLY))
             return
         channel = self._gateway.client.channel

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -46,6 +47,9 @@ class ClientSocket:
         echo: Sends the state to it after a write of its own (state-and-sync 19.1.4).
         has_ended: The agent it belongs to is destroyed; `on_end` is called when that happens.
     """
+
+    hears_every_version: ClassVar[bool] = False
+    """Whether it is told a version in which its view of the state stayed the same."""
 
     websocket: WebSocket
     ref: AgentRef

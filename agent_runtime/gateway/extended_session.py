@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket
 from agent_runtime.agent_connection import Message
 from agent_runtime.errors import (
     AgentRuntimeError,
+    ClientViewError,
     InvalidRequestError,
     ReadonlyConnectionError,
     StorageError,
@@ -71,6 +72,9 @@ class ExtendedSession(ClientSession):
             missed = await self._missed(int(resume_from), version)
         if missed is None:
             missed = [] if state is UNSET else [(version, state)]
+        elif self._definition.view is not None:
+            # Other code may have made the view that the client knows: it is no base for a delta.
+            missed = self._views(missed[1:]) or [(version, state)]
         else:
             known, *missed = missed
             socket.know(frames.state_frame(known[1]), known[0])
@@ -106,6 +110,13 @@ class ExtendedSession(ClientSession):
             size += len(pack(value))
         return states if size <= _MAX_MISSED_BYTES else None
 
+    def _views(self, states: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
+        show, ref = self._definition.show, self._agent.ref
+        try:
+            return [(version, show(ref, state)) for version, state in states]
+        except ClientViewError:
+            return []
+
     def _take(self, data: Message) -> None:
         fields = _mutate_fields(data)
         if fields is None or self._socket.has_ended or self._has_too_much_under_way():
@@ -117,7 +128,7 @@ class ExtendedSession(ClientSession):
         socket, channel = self._socket, self._gateway.client.channel
         try:
             mutation = _mutation(fields, socket.row.connection_id, channel.new_key())
-            if socket.row.is_readonly:
+            if socket.row.is_readonly or not self._definition.agent_class.may_clients_write:
                 raise ReadonlyConnectionError(frames.READONLY)
             receipt = await channel.submit(socket.ref, mutation)
         except AgentRuntimeError as error:

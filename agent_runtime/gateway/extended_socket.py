@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from typing import ClassVar
 
 from agent_runtime.agent_connection import Message
 from agent_runtime.gateway.client_socket import COALESCE_FROM, ClientSocket
@@ -19,6 +20,8 @@ class ExtendedSocket(ClientSocket):
     Args:
         wants_deltas: A state is sent as what has changed since the last one, if that is shorter.
     """
+
+    hears_every_version: ClassVar[bool] = True
 
     wants_deltas: bool = False
     _known_text: str | None = None

@@ -9,11 +9,12 @@ from collections import OrderedDict, defaultdict
 from agent_runtime.agent_connection import BROADCAST, CLOSE, FLAGS, SEND, STREAM, open_payload
 from agent_runtime.errors import StorageError
 from agent_runtime.gateway.client_socket import ClientSocket
-from agent_runtime.gateway.frames import state_frame, state_frame_of_text, text_of_frame
-from agent_runtime.hosting.state_reader import read_snapshot
+from agent_runtime.gateway.frames import text_of_frame
+from agent_runtime.gateway.told_state import ToldState
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json
-from agent_runtime.state import UNSET, Unset
+from agent_runtime.registry import AgentRegistry
+from agent_runtime.state import Unset
 from agent_runtime.storage.protocol import DESTROYED, FeedRow, Storage
 
 logger = logging.getLogger("agent_runtime")
@@ -29,22 +30,15 @@ _REOPENED_SECONDS = 2.0
 _OPENED_SECONDS = 0.05
 
 
-class _AgentState:
-    """The newest state that was told to an agent's clients."""
-
-    def __init__(self, version: int, value: Json | Unset) -> None:
-        self.version = version
-        self.value = value
-
-
 class ChangeFeed:
     """Reads the outbox and queues frames at the sockets of this process."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, registry: AgentRegistry) -> None:
         self._storage = storage
+        self._registry = registry
         self._after = 0
         self._sockets: dict[AgentRef, dict[str, ClientSocket]] = defaultdict(dict)
-        self._states: dict[AgentRef, _AgentState] = {}
+        self._states: dict[AgentRef, ToldState] = {}
         self._own: OrderedDict[str, tuple[str, bool]] = OrderedDict()
         self._known: OrderedDict[tuple[AgentRef, str], None] = OrderedDict()
         self._reading = asyncio.Lock()
@@ -69,15 +63,16 @@ class ChangeFeed:
                 logger.warning("the change feed waits: %s", error)
 
     async def add(self, socket: ClientSocket) -> Json | Unset:
-        """Let a socket be told of all after the state that this returns."""
+        """Let a socket be told of all after the state that this returns, as clients see it."""
+        definition = self._registry.definition(socket.ref.class_name)
         async with self._reading:
             await self._read_new()
-            snapshot = await read_snapshot(self._storage, socket.ref)
-            value = snapshot.value if snapshot.is_set else UNSET
-            socket.version = snapshot.version
+            state = ToldState(socket.ref, definition.view)
+            shown = await state.load(self._storage)
+            socket.version = state.version
             self._sockets[socket.ref][socket.row.socket] = socket
-            self._states[socket.ref] = _AgentState(snapshot.version, value)
-            return value
+            self._states[socket.ref] = state
+            return shown
 
     def remove(self, socket: ClientSocket) -> None:
         """Tell a socket no more."""
@@ -173,17 +168,20 @@ class ChangeFeed:
         own, has_crossed = self._own.pop(row.key or "", ("", False))
         if row.version <= state.version:
             return
-        text = await self._advance(state, row)
+        text = await state.advance(row, self._storage)
+        is_news = text is not None and state.is_news(text)
         for socket in sockets:
             if socket.version >= row.version:
                 continue
             socket.version = row.version
             if not socket.row.has_protocol:
                 continue
-            if socket.row.socket != own:
+            if socket.row.socket == own:
+                # What it sent need not be what it sees of it, where there is a view.
+                if has_crossed or socket.echo is not None or state.view is not None:
+                    self._echo_soon(socket)
+            elif text is not None and (is_news or socket.hears_every_version):
                 socket.send_state(text, row.version)
-            elif has_crossed or socket.echo is not None:
-                self._echo_soon(socket)
 
     def _echo_soon(self, socket: ClientSocket) -> None:
         # Not at once: while its user types, each echo would show what was typed a moment before.
@@ -195,21 +193,11 @@ class ChangeFeed:
     def _echo(self, socket: ClientSocket) -> None:
         socket.echo = None
         state = self._states.get(socket.ref)
-        if state is not None and socket.sent_version < socket.version:
-            socket.send_state(state_frame(state.value), state.version)
-
-    async def _advance(self, state: _AgentState, row: FeedRow) -> str:
-        follows = row.version == state.version + 1
-        state.version = row.version
-        if row.payload is not None and row.is_full:
-            state.value = from_json(row.payload)
-            return state_frame_of_text(row.payload)
-        if row.payload is not None and follows and isinstance(state.value, dict):
-            state.value = {**state.value, **from_json(row.payload)}
-        else:
-            snapshot = await read_snapshot(self._storage, row.ref)
-            state.version, state.value = snapshot.version, snapshot.value
-        return state_frame(state.value)
+        if state is None or socket.sent_version >= socket.version:
+            return
+        text = state.frame()
+        if text is not None:
+            socket.send_state(text, state.version)
 
     async def _renew(self, socket: ClientSocket) -> None:
         for row in await self._storage.read_connections(socket.ref):

@@ -41,7 +41,8 @@ class Gateway:
 
     Args:
         client: Must reach the storage, where the change feed is.
-        registry: The agent classes; only their hooks and methods are looked at, none is run here.
+        registry: The agent classes; their hooks and methods are only looked at, but for
+            `client_view`, which is run here.
         prefix: First path segments of agents' URLs.
         cors: Let pages of other origins send requests: True, or the headers that say so.
         resolve: Picks the agent of a request by a rule of your own, such as a session's user; where
@@ -83,7 +84,7 @@ class Gateway:
             before_connect=before_connect,
             before_request=before_request,
         )
-        self.feed = ChangeFeed(storage)
+        self.feed = ChangeFeed(storage, registry)
         self._heartbeat_seconds = heartbeat.total_seconds()
         self._tasks: list[asyncio.Task[None]] = []
 

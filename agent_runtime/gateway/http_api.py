@@ -20,6 +20,7 @@ from agent_runtime.errors import (
     InternalError,
     InvalidAgentError,
     InvalidRequestError,
+    ReadonlyConnectionError,
     StateRejectedError,
     StorageError,
     UnknownAgentClassError,
@@ -41,6 +42,7 @@ from agent_runtime.gateway.request_parts import (
 )
 from agent_runtime.gateway.session_routes import SessionRoutes
 from agent_runtime.gateway.sessions_routes import SessionsRoutes
+from agent_runtime.gateway.shown_history import show_history
 from agent_runtime.gateway.transfer_routes import TransferRoutes
 from agent_runtime.hosting.state_reader import (
     MAX_HISTORY,
@@ -50,7 +52,8 @@ from agent_runtime.hosting.state_reader import (
 )
 from agent_runtime.identity import AgentRef, agent_ref, kebab_case
 from agent_runtime.json_value import Json, pack
-from agent_runtime.mutation import Receipt
+from agent_runtime.mutation import FROM_CODE, FROM_HTTP, Mutation, MutationKind
+from agent_runtime.registry import AgentDefinition
 from agent_runtime.state import UNSET
 
 logger = logging.getLogger("agent_runtime")
@@ -194,6 +197,7 @@ class HttpApi:
 
     async def _destroy_agent(self, request: Request, params: Params) -> Response:
         agent = self._agent(params)
+        self._check_may_write(agent.ref)
         key, expected = await _conditions(request, agent)
         receipt = await agent.destroy(idempotency_key=key, expected_version=expected)
         return json_answer(asdict(receipt))
@@ -214,39 +218,49 @@ class HttpApi:
             return problem(404, "NoState", f"{agent.ref} has no state yet", headers=headers)
         if is_known(request.headers.get("if-none-match"), snapshot.version):
             return Response(status_code=304, headers=headers)
-        return Response(pack(snapshot.value), 200, headers, "application/json")
+        shown = self._definition(agent.ref).show(agent.ref, snapshot.value)
+        return Response(pack(shown), 200, headers, "application/json")
 
     async def _show_state(self, ref: AgentRef) -> StateSnapshot:
         """Return what a first read would store, without storing it: GET changes nothing."""
         snapshot = await read_snapshot(self._gateway.storage, ref)
         if snapshot.is_set:
             return snapshot
-        initial = self._gateway.registry.definition(ref.class_name).schema.initial()
+        initial = self._definition(ref).schema.initial()
         return snapshot if initial is UNSET else StateSnapshot(initial, snapshot.version)
 
     async def _put_state(self, request: Request, params: Params) -> Response:
-        agent, value = self._agent(params), await read_body(request)
-        key, expected = await _conditions(request, agent)
-        return _receipt(
-            await agent.set_state(value, idempotency_key=key, expected_version=expected)
-        )
+        agent = self._agent(params)
+        return await self._write(request, agent, MutationKind.SET, await read_body(request))
 
     async def _patch_state(self, request: Request, params: Params) -> Response:
         agent, value = self._agent(params), await read_body(request)
         if not isinstance(value, dict):
             raise StateRejectedError("only an object can be merged into the state; use PUT")
-        key, expected = await _conditions(request, agent)
-        return _receipt(
-            await agent.merge_state(value, idempotency_key=key, expected_version=expected)
-        )
+        return await self._write(request, agent, MutationKind.MERGE, value)
 
     async def _delete_state(self, request: Request, params: Params) -> Response:
-        agent = self._agent(params)
+        return await self._write(request, self._agent(params), MutationKind.RESET)
+
+    async def _write(
+        self, request: Request, agent: AgentHandle, kind: MutationKind, value: Json = None
+    ) -> Response:
+        self._check_may_write(agent.ref)
         key, expected = await _conditions(request, agent)
-        return _receipt(await agent.reset_state(idempotency_key=key, expected_version=expected))
+        source = FROM_HTTP if self._definition(agent.ref).guards_state else FROM_CODE
+        channel = self._gateway.client.channel
+        mutation = Mutation(key or channel.new_key(), kind, value, expected, source)
+        receipt = await channel.submit(agent.ref, mutation)
+        headers = {"ETag": etag(receipt.version)}
+        return Response(pack(asdict(receipt)), 200, headers, "application/json")
+
+    def _check_may_write(self, ref: AgentRef) -> None:
+        if not self._definition(ref).agent_class.may_clients_write:
+            raise ReadonlyConnectionError(f"clients do not write the state of {ref.class_name}")
 
     async def _history(self, request: Request, params: Params) -> Response:
         agent = self._agent(params)
+        definition = self._definition(agent.ref)
         limit = query_number(request, "limit", 100, least=1, most=MAX_HISTORY)
         newest = query_number(request, "newest", 0) if "newest" in request.query_params else None
         entries = await agent.state_history(newest=newest, limit=1)
@@ -254,7 +268,10 @@ class HttpApi:
             return json_answer({"history": [], "next": None})
 
         async def read(above: int, count: int) -> Sequence[StateHistoryEntry]:
-            return await agent.state_history(newest=above - 1, limit=count) if above > 1 else []
+            if above <= 1:
+                return []
+            found = await agent.state_history(newest=above - 1, limit=count)
+            return await show_history(self._gateway.storage, definition, agent.ref, found)
 
         rows, above = await read_page(
             read, entries[0].version + 1, limit, lambda entry: entry.version, _entry
@@ -268,7 +285,7 @@ class HttpApi:
         args = fields.get("args", []) if is_sound else None
         if not isinstance(args, list):
             raise InvalidRequestError('a call is {"args": [...]}, all of them positional')
-        definition = self._gateway.registry.definition(agent.ref.class_name)
+        definition = self._definition(agent.ref)
         definition.check_call(params["method"], args)
         if definition.callable(params["method"]).streaming:
             raise InvalidRequestError(f"{params['method']} streams; call it over a WebSocket")
@@ -279,6 +296,9 @@ class HttpApi:
     def _agent(self, params: Params) -> AgentHandle:
         class_name = self._class_name(params["agent"])
         return self._gateway.client.agent(*agent_ref(class_name, params["name"]))
+
+    def _definition(self, ref: AgentRef) -> AgentDefinition:
+        return self._gateway.registry.definition(ref.class_name)
 
     async def _has_agent(self, ref: AgentRef) -> bool:
         return await self._gateway.storage.read_state(ref) is not None
@@ -309,11 +329,6 @@ def _match(template: list[str], segments: list[str]) -> Params | None:
         except UnicodeDecodeError:
             raise InvalidAgentError(f"{segment:.120} is no percent-encoded UTF-8") from None
     return params
-
-
-def _receipt(receipt: Receipt) -> Response:
-    headers = {"ETag": etag(receipt.version)}
-    return Response(pack(asdict(receipt)), 200, headers, "application/json")
 
 
 async def _conditions(request: Request, agent: AgentHandle) -> tuple[str | None, int | None]:

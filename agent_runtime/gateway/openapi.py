@@ -50,7 +50,7 @@ _STATE: Json = {
     "parameters": AGENT,
     "get": {
         "operationId": "getState",
-        "summary": "Read the state; of one that was never set, `initial_state` with version 0.",
+        "summary": "Read the state as clients see it; never set, it is `initial_state`, version 0.",
         "parameters": [
             query(
                 "version",
@@ -135,7 +135,7 @@ _PATHS: dict[str, Json] = {
         "parameters": AGENT,
         "get": {
             "operationId": "getHistory",
-            "summary": "List the state's versions, newest first.",
+            "summary": "List the state's versions as clients see them, newest first.",
             "parameters": [
                 query(
                     "newest",

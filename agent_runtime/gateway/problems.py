@@ -34,6 +34,7 @@ STATUS: dict[str, int] = {
     "InvalidImportError": 422,
     "StateRejectedError": 422,
     "ReadonlyConnectionError": 403,
+    "ClientViewError": 500,
     "ConflictError": 409,
     "VersionConflictError": 412,
     "IdempotencyConflictError": 422,

@@ -20,6 +20,9 @@ class ConnectedAgent:
     sends_identity_on_connect: bool = True
     """Tell each client the agent's name and class when it connects."""
 
+    may_clients_write: bool = True
+    """Take the states that clients send; if not, they can change it by calls alone."""
+
     _effects: Callable[[], Effects]
 
     async def broadcast(self, message: Message | Json, without: Sequence[str] = ()) -> None:

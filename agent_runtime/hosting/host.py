@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import uuid
 from collections import OrderedDict
@@ -12,7 +11,6 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
-import orjson
 from temporalio.service import RPCError
 
 from agent_runtime.agent import Agent
@@ -29,22 +27,20 @@ from agent_runtime.errors import (
     AgentRuntimeError,
     AgentStartError,
     InternalError,
-    StateRejectedError,
     describe,
     repeats_handler,
-    text_of,
 )
 from agent_runtime.handlers.handler_journal import run_within
 from agent_runtime.handlers.invocation import Invocation, current_invocation
 from agent_runtime.hosting.commit import Committed, Committer
 from agent_runtime.hosting.decision import CommitRequest
 from agent_runtime.hosting.destruction import destroy_rows, destroyed_error, finish_destroy
+from agent_runtime.hosting.instance_rules import InstanceRules
 from agent_runtime.hosting.state_change import StateRules
 from agent_runtime.identity import AgentRef, agent_ref
-from agent_runtime.json_value import Json
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome, Receipt
 from agent_runtime.registry import AgentDefinition, AgentRegistry
-from agent_runtime.state import UNSET, StateSchema, Unset, parse_stored
+from agent_runtime.state import UNSET, parse_stored
 from agent_runtime.storage.agent_number import agent_number
 from agent_runtime.storage.protocol import DestroyedAgent, Retention, Storage
 
@@ -88,39 +84,6 @@ class _Instance:
         Who has read an earlier number was slow: an object that serves the present agent stays.
         """
         return self.agent_id in (0, agent_id) or 0 < agent_id < self.agent_id
-
-
-class _InstanceRules:
-    """The rules of a class whose validator is a method of the agent's object."""
-
-    has_validator = True
-
-    def __init__(self, definition: AgentDefinition, agent: Agent[Any]) -> None:
-        self._definition = definition
-        self._agent = agent
-
-    @property
-    def schema(self) -> StateSchema[Any]:
-        return self._definition.schema
-
-    def check_call(self, method: str, args: list[Json], event: str = "") -> None:
-        self._definition.check_call(method, args, event)
-
-    def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
-        agent = self._agent
-        # Typed to return nothing, but an author may have written `async def` in a base class.
-        validate: Callable[[Any, str], object] = agent.validate_state_change
-        try:
-            with agent._deciding_over(current):
-                refusal = validate(self.schema.load(orjson.dumps(next_state)), source)
-        except StateRejectedError:
-            raise
-        except AUTHOR_ERRORS as error:
-            raise StateRejectedError(text_of(error) or type(error).__name__) from error
-        if inspect.isawaitable(refusal):
-            if inspect.iscoroutine(refusal):
-                refusal.close()
-            raise StateRejectedError("validate_state_change must not be async")
 
 
 class AgentHost:
@@ -191,7 +154,7 @@ class AgentHost:
             definition = self.registry.definition(ref.class_name)
             if _is_destroy(mutations[0]):
                 return [await self._destroy(ref, mutations[0])]
-            if not (definition.has_validator or definition.has_start):
+            if not (definition.needs_object or definition.has_start):
                 return await self._submit(definition, ref, mutations, definition)
             async with self.using(ref) as agent:
                 rules = self._rules(definition, agent)
@@ -385,7 +348,7 @@ class AgentHost:
         )
 
     def _rules(self, definition: AgentDefinition, agent: Agent[Any]) -> StateRules:
-        return _InstanceRules(definition, agent) if definition.has_validator else definition
+        return InstanceRules(definition, agent) if definition.needs_object else definition
 
     def _committed(self, commits: list[Committed]) -> None:
         for commit in commits:

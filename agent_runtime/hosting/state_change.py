@@ -10,7 +10,7 @@ import orjson
 
 from agent_runtime.errors import StateRejectedError
 from agent_runtime.json_value import Json
-from agent_runtime.mutation import Mutation, MutationKind
+from agent_runtime.mutation import FROM_CODE, Mutation, MutationKind
 from agent_runtime.state import (
     MAX_STATE_BYTES,
     UNSET,
@@ -36,11 +36,22 @@ class StateRules(Protocol):
     def has_validator(self) -> bool:
         """The class defines `validate_state_change`."""
 
+    @property
+    def guards_state(self) -> bool:
+        """The class defines `client_view` or `state_from_client`."""
+
     def validate(self, current: Json | Unset, next_state: Json, source: str) -> None:
         """Run the author's `validate_state_change` with `self.state` showing `current`.
 
         Raises:
             StateRejectedError: It refused.
+        """
+
+    def from_client(self, current: Json | Unset, mutation: Mutation) -> Json:
+        """Return what becomes of a state that a client sent, where the class guards its own.
+
+        Raises:
+            StateRejectedError: Clients do not change it, or not so.
         """
 
     def check_call(self, method: str, args: list[Json], event: str = "") -> None:
@@ -169,18 +180,22 @@ def apply_mutation(
     """
     changes: list[Change] = []
     kind = mutation.kind
+    is_from_client = rules.guards_state and mutation.source != FROM_CODE
     is_reading = kind in (MutationKind.MERGE, MutationKind.UPDATE, MutationKind.INIT)
+    is_reading = is_reading or is_from_client
     if is_reading and working.value is UNSET:
         initial = rules.schema.initial()
         if initial is not UNSET:
-            _validate(working, rules, initial, "server")
+            _validate(working, rules, initial, FROM_CODE)
             changes.append(working.replace(initial, MutationKind.INIT))
     if kind is MutationKind.INIT:
         return changes
-    if kind is MutationKind.MERGE:
+    if kind is MutationKind.MERGE and not is_from_client:
         changes.append(_merge(working, rules, mutation))
         return changes
-    if kind is MutationKind.SET:
+    if is_from_client:
+        value = rules.from_client(working.value, mutation)
+    elif kind is MutationKind.SET:
         value = rules.schema.check(mutation.value)
     elif kind is MutationKind.RESET:
         initial = rules.schema.initial()

@@ -74,6 +74,29 @@ async def test_w195_to_w202_state_in_property_and_callback(shell: Shell) -> None
     assert sources == [[0, "server"], *own, [9, "server"]]
 
 
+async def test_clients_see_and_change_a_view(shell: Shell) -> None:
+    """What is hidden outlives what they write; all end with what is stored."""
+    found = await shell.run(
+        """const [a, b] = [connect("HiddenAgent", name), connect("HiddenAgent", name)];
+        await until(() => a.state && b.state);
+        const initial = a.state;
+        const whole = await b.call("shuffle");
+        a.setState({ count: 500 });
+        const own = a.state;
+        await until(() => b.state.count == 10 && a.state.count == 10);
+        const stored = await a.call("shuffle");
+        const seen = b.seen.filter(([kind]) => kind == "state");
+        return { initial, whole, own, stored, seen };""",
+        name=_room(),
+    )
+
+    assert found["initial"] == {"count": 0}
+    assert found["whole"] == {"count": 0, "hidden": "shuffled"}
+    assert found["own"] == {"count": 500}
+    assert found["stored"] == {"count": 10, "hidden": "shuffled"}
+    assert [state for _, state, _ in found["seen"]] == [{"count": 0}, {"count": 10}]
+
+
 async def test_w203_w220_two_clients(shell: Shell) -> None:
     """What one sets the other gets; they are two connections."""
     found = await shell.run(

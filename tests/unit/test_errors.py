@@ -44,6 +44,7 @@ PARENTS = {
     "InvalidImportError": "SessionError",
     "StateRejectedError": "AgentRuntimeError",
     "ReadonlyConnectionError": "StateRejectedError",
+    "ClientViewError": "AgentRuntimeError",
     "ConflictError": "AgentRuntimeError",
     "VersionConflictError": "ConflictError",
     "IdempotencyConflictError": "ConflictError",

@@ -177,6 +177,20 @@ def test_an_async_validator_is_refused() -> None:
         AgentDefinition(Late)
 
 
+def test_async_views_are_refused() -> None:
+    """What is asked for wherever a state is shown cannot be waited for."""
+
+    class LateView(Agent):
+        async def client_view(self, state: Any) -> Any: ...
+
+    class LateState(Agent):
+        async def state_from_client(self, state: Any, sent: Any) -> Any: ...
+
+    for late in (LateView, LateState):
+        with pytest.raises(ConfigurationError, match="must not be async"):
+            AgentDefinition(late)
+
+
 def test_an_unusable_state_type_is_refused() -> None:
     """A type that has no JSON form is named with its class."""
 

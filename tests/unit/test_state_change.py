@@ -36,6 +36,7 @@ class Rules:
     def __init__(self, state_type: Any = None, initial: Any = UNSET, refuse: str = "") -> None:
         self.schema: StateSchema[Any] = StateSchema(state_type, initial)
         self.has_validator = True
+        self.guards_state = False
         self.shown: list[tuple[Json | Unset, Json, str]] = []
         self._refuse = refuse
 
@@ -44,6 +45,11 @@ class Rules:
         self.shown.append((current, next_state, source))
         if self._refuse and next_state == self._refuse:
             raise StateRejectedError("refused")
+
+    def from_client(self, current: Json | Unset, mutation: Mutation) -> Json:
+        """Put what a client sent beside what it does not see."""
+        assert isinstance(current, dict)
+        return {**current, "sent": mutation.value}
 
     def check_call(self, method: str, args: list[Json], event: str = "") -> None:
         """Accept every call; none is made here."""
@@ -329,3 +335,29 @@ def test_errors_of_refusals_are_typed() -> None:
     for kind, value in (("merge", 1), ("merge", {"a": 1})):
         with pytest.raises(AgentRuntimeError):
             _apply(_stored([1]), kind, value)
+
+
+@pytest.mark.parametrize("kind", ["set", "merge"])
+def test_a_guarded_state_takes_what_is_made_of_a_client_s(kind: str) -> None:
+    """Whatever the client asked for: what it sent is not the state."""
+    rules = Rules(initial={"hidden": 1})
+    rules.guards_state = True
+    working = _stored()
+    mutation = Mutation("k", MutationKind(kind), {"seen": 2}, source="client")
+
+    changes = apply_mutation(working, rules, mutation)
+
+    assert working.value == {"hidden": 1, "sent": {"seen": 2}}
+    assert [(change.kind, change.is_full) for change in changes] == [("init", True), (kind, True)]
+    assert rules.shown[-1][2] == "client"
+
+
+def test_a_guarded_state_is_the_code_s_own() -> None:
+    """Changes that no client sent are made as they are."""
+    rules = Rules()
+    rules.guards_state = True
+    working = _stored({"hidden": 1})
+
+    _apply(working, "merge", {"seen": 2}, rules)
+
+    assert working.value == {"hidden": 1, "seen": 2}

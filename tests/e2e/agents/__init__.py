@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_runtime import Agent
 from tests.e2e.agents.calling import RpcAgent
-from tests.e2e.agents.cases import GreetAgent, StateAgent, TagAgent
+from tests.e2e.agents.cases import GreetAgent, HiddenAgent, StateAgent, TagAgent
 from tests.e2e.agents.connecting import (
     EchoAgent,
     LoudAgent,
@@ -35,6 +35,7 @@ AGENTS: list[type[Agent[Any]]] = [
     EchoAgent,
     GameAgent,
     GreetAgent,
+    HiddenAgent,
     HookAgent,
     LoopAgent,
     LoudAgent,

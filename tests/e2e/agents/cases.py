@@ -78,6 +78,26 @@ class StateAgent(Agent):
         return Response("Not found", 404)
 
 
+class HiddenAgent(Agent):
+    """Hides a part of its state from clients, who may change the rest."""
+
+    initial_state = {"count": 0, "hidden": "deck"}
+
+    def client_view(self, state: Any) -> Any:
+        """Show the count."""
+        return {"count": state["count"]}
+
+    def state_from_client(self, state: Any, sent: Any) -> Any:
+        """Take over the count, up to ten."""
+        return {**state, "count": min(sent["count"], 10)}
+
+    @callable()
+    async def shuffle(self) -> Any:
+        """Change the hidden part, and return the whole state."""
+        await self.merge_state({"hidden": "shuffled"})
+        return self.state
+
+
 class TagAgent(Agent):
     """Marks connections when they come, and answers with the mark."""
 
