@@ -18,13 +18,13 @@ from agent_runtime.session.id_list import id_list
 from agent_runtime.session.model_usage import ModelUsage, day_number
 from agent_runtime.session.reference_messages import ImportProblem
 from agent_runtime.session.reference_sessions import reference_sessions
-from agent_runtime.session.session_batch import check_lines, entry_batches, line_batches
+from agent_runtime.session.session_batch import MAX_ITEM_BYTES, entry_batches
 from agent_runtime.session.session_file import file_lines
 from agent_runtime.session.session_import import ImportedSession, imported_session
-from agent_runtime.session.session_lines import SessionLines
 from agent_runtime.session.session_listing import ListedSession
 from agent_runtime.session.session_provider import SearchHit
 from agent_runtime.session.session_record import SessionRecord
+from agent_runtime.session.session_spool import SessionSpool
 from agent_runtime.session.stored_session import check_limit
 from agent_runtime.storage.session_protocol import MAX_DAY
 
@@ -237,8 +237,9 @@ class SessionsHandle:
     ) -> ImportedSession:
         """Bring a session back from the lines that `export` gave, in calls of bounded size.
 
-        All lines are checked before anything is sent. If it fails on the way, repeat it: what is
-        stored already is passed over.
+        All lines are checked before anything is sent, and wait in a temporary file: what one call
+        takes and the messages' ids are in memory. If it fails on the way, repeat it: what is stored
+        already is passed over.
 
         Args:
             session_id: Where to; by default the id it had. A session that holds anything else is
@@ -250,9 +251,9 @@ class SessionsHandle:
                 holds something else.
             MessageTooLargeError: One message is more than a call takes.
         """
-        kept = [*lines]
-        read = check_lines(kept)
-        return await self._send_lines(read, lambda: kept, session_id, timeout)
+        with SessionSpool(MAX_ITEM_BYTES) as spool:
+            spool.read_all(lines)
+            return await self._send(spool, session_id, timeout)
 
     async def import_file(
         self,
@@ -263,27 +264,28 @@ class SessionsHandle:
     ) -> ImportedSession:
         """Bring a session back as `import_lines` does, whatever its size.
 
-        Of the file no more is in memory than one call takes, and the ids of its messages.
-
         Args:
-            file: Must be seekable; read more than once, from its beginning.
+            file: Must be seekable; read from its beginning.
 
         Raises:
             AgentRuntimeError: As `import_lines`.
         """
-        # A large file takes seconds, in which this process has other things to do.
-        read = await asyncio.to_thread(check_lines, file_lines(file))
-        return await self._send_lines(read, lambda: file_lines(file), session_id, timeout)
+        with SessionSpool(MAX_ITEM_BYTES) as spool:
+            # A large file takes seconds, in which this process has other things to do.
+            reading = asyncio.create_task(asyncio.to_thread(spool.read_all, file_lines(file)))
+            try:
+                await asyncio.shield(reading)
+            finally:
+                # The thread cannot be stopped, and needs the file until it ends.
+                await asyncio.wait([reading])
+            return await self._send(spool, session_id, timeout)
 
-    async def _send_lines(
-        self,
-        read: SessionLines,
-        lines: Callable[[], Iterable[str]],
-        session_id: str | None,
-        timeout: timedelta | None,
+    async def _send(
+        self, spool: SessionSpool, session_id: str | None, timeout: timedelta | None
     ) -> ImportedSession:
+        read = spool.lines
         target = read.session_id if session_id is None else session_id
-        for part in line_batches(lines):
+        for part in spool.parts():
             args: builtins.list[Json] = [read.first_message_id, part]
             await self._call("import_batch", target, args, _KEYS.next(), timeout)
         return imported_session(read, target)
@@ -306,8 +308,9 @@ class SessionsHandle:
         done: list[ImportedSession] = []
         async with reference_sessions(path) as found:
             for session_id in found.session_ids:
-                lines = [line async for line in found.export(session_id)]
-                done.append(await self.import_lines(lines, timeout=timeout))
+                with SessionSpool(MAX_ITEM_BYTES) as spool:
+                    await spool.read_all_async(found.export(session_id))
+                    done.append(await self._send(spool, None, timeout))
             for part in entry_batches(found.entries):
                 await self._call("import_entries", "", [part], _KEYS.next(), timeout)
         return ImportedTables(done, len(found.entries), found.problems)

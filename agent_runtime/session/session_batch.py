@@ -1,18 +1,18 @@
 """A session on its way into an agent in parts, each small enough for one call.
 
-A part is a list of items, each a list that begins with its kind. Parts are stored in their order;
+A part is a list of items, as `session_spool.py` makes them. Parts are stored in their order;
 one that is sent again changes nothing, since what has an id is stored once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
-from agent_runtime.errors import InvalidImportError, MessageTooLargeError
-from agent_runtime.json_value import Json, from_json, pack
+from agent_runtime.errors import InvalidImportError
+from agent_runtime.json_value import Json
 from agent_runtime.session.session_content import PlacedMessage, SessionContent, write_content
-from agent_runtime.session.session_lines import SessionLines
+from agent_runtime.session.session_spool import Item, item_parts, packed_item
 from agent_runtime.session.session_store import SessionStore, session_ref
 from agent_runtime.session.stored_session import new_message
 from agent_runtime.storage.session_protocol import (
@@ -26,39 +26,8 @@ from agent_runtime.storage.session_protocol import (
 )
 from agent_runtime.storage.session_registry import session_namespace, shared_namespace
 
-MAX_BATCH_BYTES = 400_000
-"""Temporal warns above 512 KiB."""
-
 MAX_ITEM_BYTES = 1_900_000
 """A call takes 2,000,000 bytes, with what is around the items."""
-
-_MAX_ITEMS = 2_000
-_BEFORE_ALL = ("record", "message")
-
-
-def check_lines(lines: Iterable[str]) -> SessionLines:
-    """Check all lines of a session before any is sent, and return what was read, without content.
-
-    Raises:
-        InvalidImportError: A line is not what it should be, or the end is missing.
-        MessageTooLargeError: One item alone is more than a call takes.
-    """
-    read = SessionLines()
-    for line in lines:
-        read.read(line)
-        for item in _items(read.take()):
-            _size(item)
-    read.finish()
-    return read
-
-
-def line_batches(lines: Callable[[], Iterable[str]]) -> Iterator[list[Json]]:
-    """Part a session's checked lines; there is one part at least. No more than one is in memory.
-
-    Args:
-        lines: Begins to read them; asked twice, as messages come before what refers to them.
-    """
-    yield from _parts(_line_items(lines))
 
 
 def entry_batches(entries: Sequence[EntryRow]) -> Iterator[list[Json]]:
@@ -68,7 +37,8 @@ def entry_batches(entries: Sequence[EntryRow]) -> Iterator[list[Json]]:
         MessageTooLargeError: One item alone is more than a call takes.
     """
     if entries:
-        yield from _parts(["entry", *asdict(entry).values()] for entry in entries)
+        items: Iterator[Item] = (["entry", *asdict(entry).values()] for entry in entries)
+        yield from item_parts((len(packed_item(item, MAX_ITEM_BYTES)), item) for item in items)
 
 
 async def import_batch(
@@ -85,7 +55,7 @@ async def import_batch(
         UnknownMessageError: A message's parent is neither stored nor in this part.
     """
     ref = session_ref(store, session_id)
-    asked = _content(ref, items)
+    asked = content_of(ref, items)
 
     async def unit(sessions: SessionWrites) -> Json:
         for row in await sessions.reads.tree(ref, 0, 1):
@@ -117,58 +87,6 @@ async def import_entries(store: SessionStore, items: list[Json]) -> None:
     await store.write("import_entries", items, unit)
 
 
-def _parts(items: Iterable[list[Json]]) -> Iterator[list[Json]]:
-    batch: list[Json] = []
-    size = 0
-    for item in items:
-        item_size = _size(item)
-        if batch and (size + item_size > MAX_BATCH_BYTES or len(batch) == _MAX_ITEMS):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += item_size
-    yield batch
-
-
-def _size(item: list[Json]) -> int:
-    size = len(pack(item))
-    if size > MAX_ITEM_BYTES:
-        raise MessageTooLargeError(
-            f"the {item[0]} {str(item[1])[:80]!r} has {size} bytes, at most {MAX_ITEM_BYTES} can "
-            "be sent to an agent; shorten it",
-            size=size,
-            limit=MAX_ITEM_BYTES,
-        )
-    return size
-
-
-def _line_items(lines: Callable[[], Iterable[str]]) -> Iterator[list[Json]]:
-    for has_messages in (True, False):
-        read = SessionLines()
-        for line in lines():
-            read.read(line)
-            for item in _items(read.take()):
-                if (item[0] in _BEFORE_ALL) == has_messages:
-                    yield item
-
-
-def _items(content: SessionContent) -> Iterator[list[Json]]:
-    if content.record is not None:
-        yield ["record", asdict(content.record)]
-    for placed in content.messages:
-        message = placed.message
-        place = [message.id, placed.parent_id, message.created_at]
-        yield ["message", *place, from_json(message.content)]
-    for overlay in content.overlays:
-        yield ["overlay", *asdict(overlay).values()]
-    for label, text in content.contexts.items():
-        yield ["context", label, text]
-    for entry in content.entries:
-        yield ["entry", *asdict(entry).values()]
-    if content.prompt is not None:
-        yield ["prompt", content.prompt.prompt, content.prompt.fingerprint]
-
-
 async def _missing(
     sessions: SessionWrites, ref: SessionRef, asked: SessionContent
 ) -> SessionContent:
@@ -186,7 +104,13 @@ async def _missing(
     )
 
 
-def _content(ref: SessionRef, items: list[Json]) -> SessionContent:
+def content_of(ref: SessionRef, items: list[Json]) -> SessionContent:
+    """Return what a part says is to be stored.
+
+    Raises:
+        InvalidImportError: An item is of no known kind.
+        InvalidMessageError: A message is none.
+    """
     content = SessionContent()
     for kind, *fields in items:
         match kind:

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterable, Iterable
 from dataclasses import dataclass
 
 from agent_runtime.json_value import Json
+from agent_runtime.session.session_batch import content_of
 from agent_runtime.session.session_content import refuse_filled, write_content
 from agent_runtime.session.session_lines import SessionLines
+from agent_runtime.session.session_spool import SessionSpool
 from agent_runtime.session.session_store import SessionStore, session_ref
 from agent_runtime.storage.session_protocol import SessionWrites
 
@@ -37,9 +39,9 @@ async def import_session(
 ) -> ImportedSession:
     """Restore an exported session: tree, ids, order, times, summaries, blocks, entries, prompt.
 
-    All lines are read and checked before anything is stored, in one transaction; they must fit into
-    memory. A session that was registered is registered again, unless its id is registered here
-    already.
+    All lines are read and checked before anything is stored, in one transaction. They wait in a
+    temporary file: a part of them and the messages' ids are in memory. A session that was
+    registered is registered again, unless its id is registered here already.
 
     Args:
         lines: With or without line ends; blank ones are passed over.
@@ -49,20 +51,15 @@ async def import_session(
         InvalidImportError: A line is not what it should be, or the end is missing; the message
             names the line. Or the session holds something already.
     """
-    read = SessionLines()
-    if isinstance(lines, AsyncIterable):
-        async for line in lines:
-            read.read(line)
-    else:
-        for line in lines:
-            read.read(line)
-    read.finish()
-    content = read.content
-    ref = session_ref(store, read.session_id if session_id is None else session_id)
+    with SessionSpool() as spool:
+        await spool.read_all_async(lines)
+        read = spool.lines
+        ref = session_ref(store, read.session_id if session_id is None else session_id)
 
-    async def unit(sessions: SessionWrites) -> Json:
-        await refuse_filled(sessions, ref)
-        await write_content(sessions, ref, content)
+        async def unit(sessions: SessionWrites) -> Json:
+            await refuse_filled(sessions, ref)
+            for part in spool.parts():
+                await write_content(sessions, ref, content_of(ref, part))
 
-    await store.write("import_session", [ref.session_id, read.digest], unit)
+        await store.write("import_session", [ref.session_id, read.digest], unit)
     return imported_session(read, ref.session_id)

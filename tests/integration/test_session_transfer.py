@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from agent_runtime import GatewayClient
+from agent_runtime import GatewayClient, open_session_store
 from agent_runtime.errors import (
     ConfigurationError,
     InvalidImportError,
@@ -25,8 +26,8 @@ from agent_runtime.gateway.access import Tokens
 from agent_runtime.gateway.limits import Limits
 from agent_runtime.local.temporal_server import free_port
 from agent_runtime.session.message import text_message
-from agent_runtime.session.session_batch import check_lines, line_batches
-from agent_runtime.session.session_import import ImportedSession
+from agent_runtime.session.session_import import ImportedSession, import_session
+from agent_runtime.session.session_spool import SessionSpool
 from tests.conftest import Serve
 from tests.support.chat_agent import Chat
 from tests.support.live_gateway import LiveGateway, live_gateway
@@ -261,20 +262,43 @@ def session_lines(count: int, text: str) -> Iterator[dict[str, Any]]:
     yield {"type": "end", "messages": count}
 
 
+def many_lines() -> Iterator[str]:
+    """Give a session of 40 MB, a line at a time."""
+    for line in session_lines(400, "x" * 100_000):
+        yield orjson.dumps(line).decode()
+
+
+async def lines_as_they_come() -> AsyncIterator[str]:
+    """Give the same session to who waits for its lines."""
+    for line in many_lines():
+        yield line
+
+
 def test_an_import_holds_one_part_at_a_time() -> None:
     """Of 40 MB a few are in memory, to check them and to part them."""
-
-    def lines() -> Iterator[str]:
-        for line in session_lines(400, "x" * 100_000):
-            yield orjson.dumps(line).decode()
-
     tracemalloc.start()
     try:
-        read = check_lines(lines())
-        sizes = [len(part) for part in line_batches(lines)]
+        with SessionSpool() as spool:
+            spool.read_all(many_lines())
+            sizes = [len(part) for part in spool.parts()]
+            again = [len(part) for part in spool.parts()]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert (read.counts["message"], sum(sizes)) == (400, 400)
-    assert peak < 4_000_000
+    assert (spool.lines.counts["message"], sum(sizes), again) == (400, 400, sizes)
+    assert peak < 5_000_000
+
+
+async def test_a_direct_import_holds_one_part_at_a_time(tmp_path: Path) -> None:
+    """Though it is one transaction, and its lines are given as they come."""
+    async with await open_session_store(tmp_path / "sessions.db") as store:
+        tracemalloc.start()
+        try:
+            done = await import_session(store, lines_as_they_come())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert done.messages == 400
+    assert peak < 15_000_000
