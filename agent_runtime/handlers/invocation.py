@@ -100,7 +100,9 @@ class Invocation(HandlerJournal, Effects):
         """See `Agent.sql`."""
         check_params(query, params)
         if not is_writing(query):
-            return await self._host.storage.sql(self.ref, self.agent_id, query, params)
+            found = await self._host.storage.sql_read(self.ref, self.agent_id, query, params)
+            if found is not None:
+                return found
         asked = self._ask("sql", [query, [repr(param) for param in params]])
         recorded = await self._recall(asked)
         if recorded is not None:

@@ -9,24 +9,40 @@ from collections.abc import Sequence
 from agent_runtime.errors import SqlError
 from agent_runtime.json_value import Json
 
-_READING = re.compile(r"\s*(select|values|explain|pragma)\b", re.IGNORECASE)
-_FORBIDDEN = re.compile(
-    r"\s*(attach|detach|begin|commit|end|rollback|savepoint|release)\b", re.IGNORECASE
+_READING = re.compile(r"(select|values|table|explain|with)\b", re.IGNORECASE)
+_READING_PRAGMA = re.compile(
+    r"""pragma\s+(\w+\s*\.\s*)?
+    (
+        (table_(x?info|list)|index_(x?info|list)|foreign_key_(list|check)|(integrity|quick)_check)
+        \s*(\([^()]*\))?
+        | application_id | collation_list | compile_options | data_version | database_list
+        | encoding | foreign_keys | freelist_count | function_list | journal_mode | module_list
+        | page_count | page_size | pragma_list | schema_version | user_version
+    )\s*;?\s*$""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_WITH = re.compile(r"\s*with\b", re.IGNORECASE)
-_WRITING_WORD = re.compile(r"\b(insert|update|delete|replace|merge)\b", re.IGNORECASE)
-_COMMENT = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
+_FORBIDDEN = re.compile(
+    r"(attach|detach|begin|start|commit|end|rollback|abort|savepoint|release|prepare\s+transaction)\b",
+    re.IGNORECASE,
+)
+# `replace` is a function of texts too, and a statement only after common tables.
+_WRITING_WORD = re.compile(
+    r"\b(into|insert|update|delete|merge|analyze|nextval|setval)\b", re.IGNORECASE
+)
+_WRITING_AFTER_WITH = re.compile(r"with\b.*\breplace\b", re.IGNORECASE | re.DOTALL)
+_BEFORE_ALL = re.compile(r"([\s;]+|--[^\n]*(\n|$)|/\*.*?\*/)+", re.DOTALL)
 
 
 def is_writing(query: str) -> bool:
     """Tell whether a statement may write; one that only might counts as writing.
 
+    What a function does that it calls is not to be seen here; PostgreSQL tells it.
+
     Raises:
         SqlError: It would begin or end a transaction, or reach another database.
     """
-    text = query
-    while comment := _COMMENT.match(text):
-        text = text[comment.end() :]
+    before = _BEFORE_ALL.match(query)
+    text = query if before is None else query[before.end() :]
     if _FORBIDDEN.match(text):
         raise SqlError(
             "SQL query failed: each statement commits by itself, in the agent's own database; "
@@ -34,8 +50,9 @@ def is_writing(query: str) -> bool:
             query=query,
         )
     if _READING.match(text):
-        return False
-    return not _WITH.match(text) or _WRITING_WORD.search(text) is not None
+        is_after_with = _WRITING_AFTER_WITH.match(text) is not None
+        return is_after_with or _WRITING_WORD.search(text) is not None
+    return _READING_PRAGMA.match(text) is None
 
 
 def check_params(query: str, params: Sequence[Json]) -> None:

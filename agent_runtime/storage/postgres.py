@@ -111,6 +111,12 @@ class PostgresStorage(SqlReads, Storage):
         """See `Storage.sql`."""
         return await self._private.run(OwnDatabase(ref, agent_id), query, params)
 
+    async def sql_read(
+        self, ref: AgentRef, agent_id: int, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]] | None:
+        """See `Storage.sql_read`."""
+        return await self._private.read(OwnDatabase(ref, agent_id), query, params)
+
     async def sql_once(
         self, ref: AgentRef, query: str, params: Sequence[Json], *, effect: EffectRow
     ) -> tuple[EffectRow, list[dict[str, Json]]]:

@@ -48,6 +48,7 @@ _ENTER_SCHEMA = """SELECT format('SET LOCAL search_path = %I', $1::text)
     || CASE WHEN $2::text IS NULL THEN '' ELSE format('; SET LOCAL ROLE %I', $2::text) END"""
 # A statement's view of the tables must not be older than its turn.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_READING = f"{_BEGIN} READ ONLY"
 _LEAVE_SCHEMA = f"SET LOCAL ROLE NONE; SET LOCAL search_path = {SCHEMA}"
 
 # The type of a value could not be told from the statement: it is told from the value then.
@@ -81,6 +82,10 @@ class _NotedError(Exception):
     """Another attempt of the same effect was first."""
 
 
+class _WritingError(Exception):
+    """The statement was only to read, and would have written."""
+
+
 class PrivateSchemas:
     """Runs the agents' statements, each in a transaction of its own.
 
@@ -107,6 +112,16 @@ class PrivateSchemas:
     ) -> list[dict[str, Json]]:
         """Run one statement in a transaction of its own, beside whatever else runs."""
         return (await self._shielded(self._patiently(place, query, params, None)))[1]
+
+    async def read(
+        self, place: OwnDatabase, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]] | None:
+        """Run one statement that can write nothing; None if it tried to."""
+        reading = self._patiently(place, query, params, None, begin=_BEGIN_READING)
+        try:
+            return (await self._shielded(reading))[1]
+        except _WritingError:
+            return None
 
     async def run_once(
         self, place: OwnDatabase, query: str, params: Sequence[Json], effect: EffectRow
@@ -142,7 +157,13 @@ class PrivateSchemas:
             return await self._patiently(place, query, params, effect)
 
     async def _patiently(
-        self, place: OwnDatabase, query: str, params: Sequence[Json], effect: EffectRow | None
+        self,
+        place: OwnDatabase,
+        query: str,
+        params: Sequence[Json],
+        effect: EffectRow | None,
+        *,
+        begin: str = _BEGIN,
     ) -> tuple[EffectRow | None, list[dict[str, Json]]]:
         is_typed = is_made = False
         while True:
@@ -150,7 +171,7 @@ class PrivateSchemas:
                 with storage_errors(self._place):
                     async with self._pool.acquire() as connection:
                         return await self._transact(
-                            connection, place, query, params, effect, is_typed=is_typed
+                            connection, place, query, params, effect, begin=begin, is_typed=is_typed
                         )
             except _NotedError:
                 continue
@@ -173,12 +194,18 @@ class PrivateSchemas:
         params: Sequence[Json],
         effect: EffectRow | None,
         *,
+        begin: str,
         is_typed: bool,
     ) -> tuple[EffectRow | None, list[dict[str, Json]]]:
         entering = await self._enter(connection, place)
         if effect is None:
-            async with _transaction(connection, entering):
-                return None, await _execute(connection, query, params, is_typed=is_typed)
+            async with _transaction(connection, entering, begin):
+                try:
+                    return None, await _execute(connection, query, params, is_typed=is_typed)
+                except asyncpg.ReadOnlySQLTransactionError as error:
+                    if begin == _BEGIN_READING:
+                        raise _WritingError from error
+                    raise
         async with _transaction(connection, _take_turn(effect.agent_id)):
             key = (effect.agent_id, effect.invocation, effect.position)
             for row in await connection.fetch(spell(statements.READ_EFFECT).text, *key):
@@ -228,10 +255,12 @@ def _take_turn(agent_id: int) -> str:
 
 
 @asynccontextmanager
-async def _transaction(connection: asyncpg.Connection, opening: str) -> AsyncIterator[None]:
+async def _transaction(
+    connection: asyncpg.Connection, opening: str, begin: str = _BEGIN
+) -> AsyncIterator[None]:
     """Run the block in a transaction that a first statement opens in the same round trip."""
     try:
-        await connection.execute(f"{_BEGIN}; {opening}")
+        await connection.execute(f"{begin}; {opening}")
         yield
     except BaseException:
         if not connection.is_closed():
@@ -285,6 +314,8 @@ async def _execute(
         rows = await statement.fetch(*values, *params[len(values) :])
     except asyncpg.InvalidSchemaNameError as error:
         raise _NoSchemaError from error
+    except asyncpg.ReadOnlySQLTransactionError:
+        raise
     except asyncpg.PostgresError as error:
         if is_of_the_server(error.sqlstate or ""):
             raise

@@ -423,6 +423,15 @@ class Storage(Protocol):
             AgentDestroyedError: The agent with this number was destroyed.
         """
 
+    async def sql_read(
+        self, ref: AgentRef, agent_id: int, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]] | None:
+        """Run one statement that looks like reading, as `sql` does.
+
+        Returns the rows, or None if it would have written, as a function that it calls may:
+        nothing was done then.
+        """
+
     async def sql_once(
         self, ref: AgentRef, query: str, params: Sequence[Json], *, effect: EffectRow
     ) -> tuple[EffectRow, list[dict[str, Json]]]:

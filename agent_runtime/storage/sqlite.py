@@ -115,6 +115,12 @@ class SqliteStorage(SqlReads, Storage):
         await self._check_lives(ref, agent_id)
         return await self._private.run(ref, agent_id, query, params)
 
+    async def sql_read(
+        self, ref: AgentRef, agent_id: int, query: str, params: Sequence[Json]
+    ) -> list[dict[str, Json]] | None:
+        """See `Storage.sql_read`; no function of SQLite's writes."""
+        return await self.sql(ref, agent_id, query, params)
+
     async def sql_once(
         self, ref: AgentRef, query: str, params: Sequence[Json], *, effect: EffectRow
     ) -> tuple[EffectRow, list[dict[str, Json]]]:

@@ -54,6 +54,47 @@ async def test_errors_are_recalled(run: RepeatedHandler[Ledger]) -> None:
     assert [await run(handle)] == said
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 7 AS n INTO copy",
+        "SELECT nextval('ids') AS n",
+        "SELECT add_line() AS n",
+        "SELECT n FROM (SELECT add_line() AS n) AS hidden FOR UPDATE",
+        "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT add_line()",
+    ],
+)
+async def test_what_writes_though_it_selects_is_an_effect(
+    run: RepeatedHandler[Ledger], query: str
+) -> None:
+    """A repeat gets the rows of the first run, and nothing is written twice."""
+
+    async def prepare(ledger: Ledger) -> None:
+        await ledger.sql("CREATE TABLE log (line INTEGER)")
+        await ledger.sql("CREATE SEQUENCE ids")
+        await ledger.sql(
+            "CREATE FUNCTION add_line() RETURNS INTEGER LANGUAGE sql AS "
+            "'INSERT INTO log SELECT COUNT(*) FROM log RETURNING line'"
+        )
+
+    async def handle(ledger: Ledger) -> list[dict[str, Json]]:
+        return await ledger.sql(query)
+
+    async def crash(ledger: Ledger) -> None:
+        said.append(await handle(ledger))
+        raise Crash
+
+    async def count(ledger: Ledger) -> list[dict[str, Json]]:
+        return await ledger.sql("SELECT COUNT(*) <= 1 AS once FROM log")
+
+    said: list[list[dict[str, Json]]] = []
+    await run(prepare, "prepare")
+    await run.until_crash(crash)
+
+    assert [await run(handle)] == said
+    assert await run(count, "count") == [{"once": True}]
+
+
 async def test_tasks_find_their_own_effects(run: RepeatedHandler[Ledger]) -> None:
     """Statements, states and messages of two tasks that cross, one crash after them."""
 
