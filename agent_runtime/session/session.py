@@ -216,14 +216,18 @@ class Session(SessionBuilder):
         await parts.once("delete_messages", list[Json](ids), run, _nothing)
 
     async def clear_messages(self) -> None:
-        """Remove all messages and summaries, forget loaded skills, and refresh the prompt."""
+        """Remove all messages and summaries, forget loaded skills, and refresh the prompt.
+
+        The prompt comes first: an error of the store that keeps it leaves all messages there.
+        """
         parts = await self._ready()
 
         async def run() -> None:
+            # What can fail comes before what cannot be taken back.
+            await parts.prompt.refresh_system_prompt()
+            await self._compactor.forget_failures()
             await maybe_await(parts.provider.clear_messages())
             parts.skills.clear()
-            await self._compactor.forget_failures()
-            await parts.prompt.refresh_system_prompt()
             await self._compactor.show_status()
             await self._events.emit(MessagesCleared())
 

@@ -64,6 +64,31 @@ async def test_s059_clearing_is_of_one_session(session_store: DirectSessionStore
     assert ids(await two.get_history()) == ["m0"]
 
 
+class FullPrompts:
+    """A prompt store that takes nothing."""
+
+    def get(self) -> None:
+        """Have no prompt."""
+
+    def set(self, prompt: str) -> None:
+        """Refuse one."""
+        raise OSError("disk full")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_messages_are_not_cleared_without_a_prompt(
+    session_store: DirectSessionStore, *, is_own: bool
+) -> None:
+    """An error says that all is there still, whichever store the messages are in."""
+    provider = PlainMessages() if is_own else session_store
+    session = Session.create(provider).with_cached_prompt(FullPrompts())
+    await session.append_message(user("m0"))
+
+    with pytest.raises(OSError, match="disk full"):
+        await session.clear_messages()
+    assert ids(await session.get_history()) == ["m0"]
+
+
 async def test_s177_s179_messages_are_read_in_order(session_store: DirectSessionStore) -> None:
     """None at first."""
     session = Session.create(session_store)
