@@ -23,6 +23,9 @@ FROM_CODE = "server"
 FROM_HTTP = "http"
 """The source of a client's change over HTTP, where the class tells clients from code."""
 
+SESSION_EVENT = "session"
+"""The event of a call that changes one of the agent's conversations."""
+
 
 class MutationKind(StrEnum):
     """What a mutation does to the state (state-and-sync 7, 16.2)."""

@@ -28,10 +28,10 @@ from agent_runtime.errors import (
 )
 from agent_runtime.handler import CallableOptions, callable_options
 from agent_runtime.handlers.manager_call import MANAGER_METHODS
-from agent_runtime.handlers.session_call import SESSION_EVENT, SESSION_METHODS
+from agent_runtime.handlers.session_call import SESSION_METHODS
 from agent_runtime.identity import AgentRef, agent_ref
 from agent_runtime.json_value import Json
-from agent_runtime.mutation import Mutation, MutationKind
+from agent_runtime.mutation import SESSION_EVENT, Mutation, MutationKind
 from agent_runtime.state import StateSchema, Unset
 
 AgentClass = type[Agent[Any]]

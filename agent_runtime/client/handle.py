@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING
 
-from agent_runtime.call import CompactionRun
 from agent_runtime.client.agent_call import AgentCall
 from agent_runtime.client.channel import Channel
-from agent_runtime.client.remote_session_reads import RemoteSessionReads
-from agent_runtime.client.session_handle import SessionHandle
-from agent_runtime.client.session_read import ReadOnlyStore, RemoteSessionReader
-from agent_runtime.client.sessions_handle import SessionsHandle
-from agent_runtime.client.sessions_read import (
-    RemoteSessionsReader,
-    SessionsReader,
-    StoredSessionsReader,
-)
 from agent_runtime.client.subscription import StateSubscription
-from agent_runtime.durable_compaction.compaction_start import CompactionControl
 from agent_runtime.errors import InvalidRequestError
-from agent_runtime.handlers.session_call import SESSION_EVENT
 from agent_runtime.hosting.state_reader import (
     MAX_HISTORY,
     StateHistoryEntry,
@@ -35,10 +22,12 @@ from agent_runtime.hosting.state_reader import (
 )
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, to_json
-from agent_runtime.mutation import Mutation, MutationKind, Receipt, call_value
-from agent_runtime.session.session_export import export_session
-from agent_runtime.session.stored_session import StoredSessionProvider
-from agent_runtime.storage.session_protocol import SessionReads
+from agent_runtime.mutation import SESSION_EVENT, Mutation, MutationKind, Receipt, call_value
+
+if TYPE_CHECKING:
+    from agent_runtime.client.agent_sessions import AgentSessions
+    from agent_runtime.client.session_handle import SessionHandle
+    from agent_runtime.client.sessions_handle import SessionsHandle
 
 MAX_ARGUMENT_BYTES = 2_000_000
 """The server takes 2 MiB, with what is around the arguments."""
@@ -199,35 +188,16 @@ class AgentHandle:
 
     def session(self, session_id: str = "") -> SessionHandle:
         """Return one of the agent's conversations, by default its default one."""
-        storage = self._channel.storage
-        control = CompactionControl(self._channel, CompactionRun(*self.ref, session_id))
-        if storage is not None:
-            return SessionHandle(
-                partial(self._call_session, session_id),
-                StoredSessionProvider(ReadOnlyStore(storage.sessions, self.ref), session_id),
-                session_id,
-                control,
-            )
-        return SessionHandle(
-            partial(self._call_session, session_id),
-            RemoteSessionReader(self._ask_awake, session_id),
-            session_id,
-            control,
-        )
+        return self._sessions().session(session_id)
 
     def sessions(self) -> SessionsHandle:
         """Return the registry of the agent's conversations."""
-        storage = self._channel.storage
-        if storage is not None:
-            reads = storage.sessions
-            return self._registry(StoredSessionsReader(reads, self.ref), reads)
-        # An export asks for no more than it has.
-        reads = cast(SessionReads, RemoteSessionReads(self._ask_awake))
-        return self._registry(RemoteSessionsReader(self._ask_awake), reads)
+        return self._sessions().registry()
 
-    def _registry(self, reader: SessionsReader, reads: SessionReads) -> SessionsHandle:
-        store = ReadOnlyStore(reads, self.ref)
-        return SessionsHandle(self._call_sessions, reader, partial(export_session, store))
+    def _sessions(self) -> AgentSessions:
+        from agent_runtime.client.agent_sessions import AgentSessions
+
+        return AgentSessions(self._channel, self.ref, self._call_session, self._ask_awake)
 
     async def start_call(
         self,
@@ -262,8 +232,8 @@ class AgentHandle:
 
     async def _call_session(
         self,
-        session_id: str,
         method: str,
+        session_id: str,
         args: Sequence[Json],
         idempotency_key: str | None,
         timeout: timedelta | None,
@@ -272,16 +242,6 @@ class AgentHandle:
             method, session_id, *args, idempotency_key=idempotency_key, event=SESSION_EVENT
         )
         return await call.result(timeout=timeout)
-
-    async def _call_sessions(
-        self,
-        method: str,
-        session_id: str,
-        args: Sequence[Json],
-        idempotency_key: str | None,
-        timeout: timedelta | None,
-    ) -> Json:
-        return await self._call_session(session_id, method, args, idempotency_key, timeout)
 
     async def _mutate(
         self,

@@ -14,12 +14,13 @@ from agent_runtime.durable_compaction.compaction_job import COMPACTION_EVENT, ru
 from agent_runtime.errors import AgentRuntimeError, InvalidRequestError, repeats_handler
 from agent_runtime.handler import DEFAULT_TIMEOUT
 from agent_runtime.handlers.handler_run import find_caller, report_error, run_code
-from agent_runtime.handlers.session_call import SESSION_EVENT, run_session_call
+from agent_runtime.handlers.session_call import run_session_call
 from agent_runtime.handlers.turn import Turn
 from agent_runtime.hosting.host import AgentHost
 from agent_runtime.http_message import Request, Response
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json
+from agent_runtime.mutation import SESSION_EVENT
 from agent_runtime.storage.protocol import ConnectionRow, InvocationRow
 
 MAX_TAGS = 10

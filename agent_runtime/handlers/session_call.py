@@ -21,8 +21,6 @@ from agent_runtime.session.session_provider import AUTO, AppendResult, Parent
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
 
-SESSION_EVENT = "session"
-
 Run = Callable[..., Awaitable[Json]]
 
 

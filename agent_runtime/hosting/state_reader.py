@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_runtime.client.remote_session_reads import answer_rows_query
-from agent_runtime.client.session_read import answer_session_query
-from agent_runtime.client.sessions_read import answer_sessions_query
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.hosting.state_change import rebuild
 from agent_runtime.identity import AgentRef, agent_ref
@@ -109,6 +106,11 @@ async def read_outcomes(
 
 async def answer_query(storage: Storage, agent: str, name: str, request: str) -> str:
     """Answer a read request that came as a query, JSON text for JSON text."""
+    # A worker needs conversations, a client that never asks for one does not.
+    from agent_runtime.client.remote_session_reads import answer_rows_query
+    from agent_runtime.client.session_read import answer_session_query
+    from agent_runtime.client.sessions_read import answer_sessions_query
+
     ref, fields = agent_ref(agent, name), from_json(request)
     if fields["read"] == "history":
         entries = await read_history(storage, ref, newest=fields["newest"], limit=fields["limit"])
