@@ -31,7 +31,7 @@ from agent_runtime.session.session_record import SessionRecord, checked_name, se
 from agent_runtime.session.session_setup import SessionOwner, is_owner, store_of
 from agent_runtime.session.session_status import CompactionErrorHandler
 from agent_runtime.session.session_store import SessionStore, session_ref
-from agent_runtime.session.stored_session import check_limit, search_hit
+from agent_runtime.session.stored_session import check_search, search_hit
 from agent_runtime.session.tool import Tool
 from agent_runtime.session.tools import session_search_tool
 from agent_runtime.session.usage_limits import check_sums, check_usage
@@ -403,7 +403,7 @@ class SessionManager:
             InvalidSearchError: `limit` is not 1 to 1000.
             InvalidRequestError: `session_ids` is one text, or not all of them are texts.
         """
-        check_limit(limit)
+        check_search(query, limit)
         agent = self._store.agent
         wanted = await self._store.reads.registered_ids(agent)
         if session_ids is not None:
