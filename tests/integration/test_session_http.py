@@ -514,7 +514,7 @@ REGISTRY_REFUSALS: list[tuple[str, str, Any, int, str]] = [
     ("POST", "", {"json": {"name": 1}}, 400, "InvalidRequestError"),
     ("GET", "?limit=1001", {}, 400, "InvalidRequestError"),
     ("PATCH", "/no/record", {"json": {"name": "x"}}, 404, "UnknownSessionError"),
-    ("POST", "/no/usage", {"json": {"inputTokens": -1}}, 400, "InvalidRequestError"),
+    ("POST", "/no/usage", {"json": {"inputTokens": 1.5}}, 400, "InvalidRequestError"),
     ("POST", "/no/usage", {"json": {"cost": "x"}}, 400, "InvalidRequestError"),
     ("POST", "/no/usage", {"json": {"inputTokens": 1}}, 404, "UnknownSessionError"),
     ("POST", "/no/fork", {"json": {"atMessageId": "m", "name": "x"}}, 404, "UnknownSessionError"),

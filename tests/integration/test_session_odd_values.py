@@ -47,7 +47,6 @@ Use = Callable[[SessionManager, Session], Awaitable[Any]]
         lambda manager, session: session.replace_context_block("memory", HALF),
         lambda manager, session: session.append_context_block("memory", HALF),
         lambda manager, session: manager.create(HALF),
-        lambda manager, session: manager.create("name", model=[1]),
         lambda manager, session: manager.create("name", operation_key=HALF),
         lambda manager, session: manager.rename(session.session_id, HALF),
         lambda manager, session: manager.list(limit=2**70),
@@ -81,6 +80,13 @@ async def test_what_cannot_be_stored_is_refused(manager: SessionManager, use: Us
         lambda manager, session: session.compact("x" * 2001),
         lambda manager, session: session.search(5),
         lambda manager, session: manager.search(None),
+        lambda manager, session: manager.create("name", model=[1]),
+        lambda manager, session: manager.create("name", source=5),
+        lambda manager, session: manager.create("name", parent_session_id=5),
+        lambda manager, session: manager.fork(session.session_id, 5, "name"),
+        lambda manager, session: manager.fork(session.session_id, "m1", None),
+        lambda manager, session: manager.compact_and_split(session.session_id, 5),
+        lambda manager, session: manager.compact_and_split(session.session_id, "s", 5),
     ],
 )
 async def test_what_is_no_text_is_refused(manager: SessionManager, use: Use) -> None:
@@ -94,6 +100,7 @@ async def test_what_is_no_text_is_refused(manager: SessionManager, use: Use) -> 
 
     assert [each["id"] for each in await session.get_history()] == ["m1"]
     assert await session.get_compactions() == []
+    assert [each.name for each in await manager.list()] == ["One"]
 
 
 def _letters(count: int) -> str:
