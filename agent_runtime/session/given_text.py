@@ -5,7 +5,9 @@ from __future__ import annotations
 from agent_runtime.errors import InvalidRequestError
 
 MAX_ID_BYTES = 2_000
-"""An index of PostgreSQL's has room for no more than about 2,700, whatever is beside it."""
+"""An index of PostgreSQL's has room for about 2,700, a session's id and a label together."""
+
+MAX_LABEL_BYTES = 500
 
 
 def given_text(value: object, what: str) -> str:
@@ -42,3 +44,8 @@ def is_storable_id(text: str) -> bool:
         return "\0" not in text and len(text.encode()) <= MAX_ID_BYTES
     except UnicodeEncodeError:
         return False
+
+
+def byte_length(text: str) -> int:
+    """Return how long a text is in UTF-8, half characters included."""
+    return len(text.encode(errors="surrogatepass"))

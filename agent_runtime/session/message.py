@@ -11,7 +11,7 @@ import orjson
 from agent_runtime.compaction.message_parts import COMPACTION_PREFIX as COMPACTION_PREFIX
 from agent_runtime.errors import InvalidMessageError
 from agent_runtime.json_value import Json, to_json
-from agent_runtime.session.given_text import MAX_ID_BYTES, is_storable_id
+from agent_runtime.session.given_text import MAX_ID_BYTES, byte_length
 
 Message: TypeAlias = dict[str, Json]
 """A JSON object with `id`, `role` and `parts`; every other key is kept untouched."""
@@ -46,10 +46,9 @@ def message_json(message: Mapping[str, Json]) -> bytes:
             f"ids beginning with {COMPACTION_PREFIX!r} are kept for summaries; choose another"
         )
     text = to_json(message if isinstance(message, dict) else dict(message), what="the message")
-    if not is_storable_id(message["id"]):
+    if (size := byte_length(message["id"])) > MAX_ID_BYTES:
         raise InvalidMessageError(
-            f"a message's `id` has at most {MAX_ID_BYTES} bytes of UTF-8, not "
-            f"{len(message['id'].encode())}"
+            f"a message's `id` has at most {MAX_ID_BYTES} bytes of UTF-8, not {size}"
         )
     # Searched for first: walking every message would cost more than writing it.
     if b".0" in text:

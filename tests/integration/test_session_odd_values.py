@@ -19,6 +19,7 @@ from agent_runtime.errors import (
 from agent_runtime.session.direct_session_store import DirectSessionStore
 from agent_runtime.session.session import Session
 from agent_runtime.session.session_manager import SessionManager
+from agent_runtime.session.stored_context import StoredSearchProvider
 from tests.support.session import user
 
 HALF = "an enclosed half: \ud83d"
@@ -104,10 +105,8 @@ async def test_what_is_no_text_is_refused(manager: SessionManager, use: Use) -> 
 
 
 def _letters(count: int) -> str:
-    """Return letters that no engine can make shorter."""
-    return "".join(
-        Random(count).choices("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ가나다라마바사아자차카타파하", k=count)
-    )
+    """Return letters of three bytes each that no engine can make shorter."""
+    return "".join(map(chr, Random(count).choices(range(0x4E00, 0x9FFF), k=count)))
 
 
 async def test_ids_have_one_limit_on_both_engines(session_store: DirectSessionStore) -> None:
@@ -124,6 +123,29 @@ async def test_ids_have_one_limit_on_both_engines(session_store: DirectSessionSt
         await Session.create(session_store).for_session(longest + "x").get_history()
 
     assert [each.id for each in await session.get_history_row_stats() or ()] == [longest, "m2"]
+
+
+async def test_labels_and_keys_have_one_limit_on_both_engines(
+    session_store: DirectSessionStore,
+) -> None:
+    """A block's label beside the longest id of a session, and an entry's key in it."""
+    label, key, session_id = _letters(166), _letters(666), _letters(665)
+    entries = StoredSearchProvider(session_store, session_id=session_id)
+    session = Session.create(session_store).for_session(session_id).with_context(label + "a")
+    session.with_context(label + "b", provider=entries).with_cached_prompt()
+
+    await session.replace_context_block(label + "a", "some")
+    prompt = await session.freeze_system_prompt()
+    await entries.set(key, "a word")
+
+    assert label.upper() + "A" in prompt
+    assert await entries.search("word") == f"[{key}]\na word"
+    with pytest.raises(InvalidRequestError, match="2001"):
+        await entries.set(key + "abc", "a word")
+    with pytest.raises(InvalidRequestError, match="is a text"):
+        await entries.set("key", None)  # type: ignore[arg-type]
+    with pytest.raises(SessionSetupError, match="501"):
+        Session.create(session_store).with_context(label + "abc")
 
 
 @pytest.mark.parametrize(
