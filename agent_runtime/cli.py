@@ -84,9 +84,11 @@ def _fail(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if hasattr(error, "format_message"):  # typer's own refusals of the command line
-        message = (
-            f"{error.format_message()} See --help." if error.format_message() else "See --help."
-        )
+        text = str(error.format_message())
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(text, file=sys.stderr, flush=True)
+            return ExitCode.USAGE
+        message = f"{text.rstrip('.')}. See --help." if text else "See --help."
         print_failure({"type": "UsageError", "message": message}, as_json=as_json)
         return ExitCode.USAGE
     if not isinstance(error, AgentRuntimeError):

@@ -15,7 +15,7 @@ AgentRuntimeError
 │       ├── UnknownMessageError    no message of that id in this session
 │       ├── UnknownSessionError    no session of that id is registered
 │       ├── InvalidCompactionError the range of a summary is on no path
-│       ├── InvalidSearchError     the limit of a search is out of range
+│       ├── InvalidSearchError     a search without a text, or its limit is out of range
 │       ├── ContextBlockError      the context block cannot be written or added
 │       ├── SessionSetupError      the session's set-up is incomplete, wrong or too late
 │       └── InvalidImportError     what is to be imported is not whole, or not welcome there
@@ -165,7 +165,7 @@ class InvalidCompactionError(SessionError):
 
 
 class InvalidSearchError(SessionError):
-    """The limit of a search is out of range; give 1 to 1000."""
+    """A search has no text to look for, or a limit out of range; give 1 to 1000."""
 
 
 class ContextBlockError(SessionError):

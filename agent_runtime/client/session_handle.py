@@ -24,7 +24,7 @@ from agent_runtime.session.session_provider import (
     RowStats,
     SearchHit,
 )
-from agent_runtime.session.stored_session import check_limit
+from agent_runtime.session.stored_session import check_search
 from agent_runtime.session.tree_node import TreeNode
 
 MAX_TREE_PAGE = 1000
@@ -302,5 +302,5 @@ class SessionHandle:
         Raises:
             InvalidSearchError: `limit` is not 1 to 1000.
         """
-        check_limit(limit)
+        check_search(query, limit)
         return await self._reader.search_messages(query, limit)

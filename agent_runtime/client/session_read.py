@@ -19,7 +19,7 @@ from agent_runtime.session.session_provider import (
     SearchHit,
 )
 from agent_runtime.session.session_store import SessionStore, SessionUnit
-from agent_runtime.session.stored_session import StoredSessionProvider
+from agent_runtime.session.stored_session import StoredSessionProvider, least_recent
 from agent_runtime.session.tree_node import TreeNode
 from agent_runtime.storage.protocol import Storage
 from agent_runtime.storage.session_protocol import SessionReads
@@ -158,7 +158,8 @@ class RemoteSessionReader:
     ) -> RecentHistory:
         """See `Session.get_recent_history`; at most 2,000,000 bytes unless a message has more."""
         budget = min(max_content_bytes, MAX_PAGE_BYTES)
-        found = await self._value("get_recent_history", leaf_id, budget, min_recent_messages)
+        least = least_recent(min_recent_messages)
+        found = await self._value("get_recent_history", leaf_id, budget, least)
         return RecentHistory(**found)
 
     async def get_history_row_stats(self, leaf_id: str | None = None) -> list[RowStats]:

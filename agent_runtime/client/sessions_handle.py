@@ -25,7 +25,7 @@ from agent_runtime.session.session_listing import ListedSession
 from agent_runtime.session.session_provider import SearchHit
 from agent_runtime.session.session_record import SessionRecord
 from agent_runtime.session.session_spool import SessionSpool
-from agent_runtime.session.stored_session import check_limit
+from agent_runtime.session.stored_session import check_search
 from agent_runtime.storage.session_protocol import MAX_DAY
 
 Call = Callable[[str, str, Sequence[Json], str | None, timedelta | None], Awaitable[Json]]
@@ -220,7 +220,7 @@ class SessionsHandle:
             InvalidSearchError: `limit` is not 1 to 1000.
             InvalidRequestError: `session_ids` is one text, or not all of them are texts.
         """
-        check_limit(limit)
+        check_search(query, limit)
         wanted = None if session_ids is None else id_list(session_ids, "session_ids")
         return await self._reader.search(query, limit, wanted)
 

@@ -34,6 +34,8 @@ from agent_runtime.storage.session_protocol import OverlayRow, SessionRef
 COMPACTION_EVENT = "compaction"
 CANCELLED = "Cancelled"
 
+_REMOVED = CompactionOutcome("skipped", "the summary was removed again")
+
 
 class CompactionJob:
     """One job's steps in its agent's process.
@@ -108,9 +110,9 @@ class CompactionJob:
                 )
                 return CompactionOutcome("skipped", stored.reason)
             await self._compactor.finish_job(facts.tokens_before)
-            ends = (stored.from_message_id, stored.to_message_id)
-            rows = [row for row in await self._overlays() if (row.from_id, row.to_id) == ends]
-            return _applied(rows[-1])
+            # Who was told of the summary may have deleted an end of its range, or all of it.
+            rows = [row for row in await self._overlays() if row.summary == stored.summary]
+            return _applied(rows[-1]) if rows else _REMOVED
 
         async def recall(recorded: Json) -> CompactionOutcome:
             # The process ended after the summary was stored: tell those who were not told.
@@ -118,7 +120,7 @@ class CompactionJob:
             for row in await self._overlays():
                 if row.id == recorded[0]:
                     return _applied(row)
-            return CompactionOutcome("skipped", "the summary was removed again")
+            return _REMOVED
 
         outcome = await self._session.parts.once("commit compaction", None, run, recall)
         await self._rows.forget()

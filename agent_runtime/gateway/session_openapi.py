@@ -178,6 +178,15 @@ SESSION_PATHS: dict[str, Json] = {
             ],
         },
     },
+    f"{SESSION}/deletions": {
+        "parameters": IN_SESSION,
+        "post": changing(
+            "deleteManyMessages",
+            "Remove messages, more than a URL has room for, all at once.",
+            strict(["messageIds"], messageIds={"type": "array", "items": TEXT}),
+            None,
+        ),
+    },
     f"{SESSION}/messages/{{message}}": {
         "parameters": [*IN_SESSION, _ID],
         "get": reading("getMessage", "Read a message of any branch.", ref("schemas", "Message")),

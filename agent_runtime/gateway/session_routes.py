@@ -70,6 +70,7 @@ class SessionRoutes:
                 "DELETE": self._delete_message,
             },
             f"{SESSION}/messages/{{message}}/branches": {"GET": self._get_branches},
+            f"{SESSION}/deletions": {"POST": self._delete_many},
             f"{SESSION}/path": {"GET": self._get_path},
             f"{SESSION}/tree": {"GET": self._get_tree},
             f"{SESSION}/search": {"GET": self._search},
@@ -146,10 +147,18 @@ class SessionRoutes:
             await session.delete_messages(ids, idempotency_key=request_key(request))
         return Response(status_code=204)
 
+    async def _delete_many(self, request: Request, params: Params) -> Response:
+        session, fields = self._session(params), await body_fields(request, ("messageIds",))
+        ids = fields["messageIds"]
+        if not isinstance(ids, list):
+            raise InvalidRequestError("messageIds is a list of ids")
+        await session.delete_messages(ids, idempotency_key=request_key(request))
+        return Response(status_code=204)
+
     async def _get_message(self, request: Request, params: Params) -> Response:
         found = await self._session(params).get_message(params["message"])
         if found is None:
-            raise _unknown_message(params)
+            raise _unknown_message(params, "")
         return json_answer(found)
 
     async def _update_message(self, request: Request, params: Params) -> Response:
@@ -157,7 +166,7 @@ class SessionRoutes:
         if isinstance(message, dict) and message.get("id") != params["message"]:
             raise InvalidRequestError("the message's id is not that of the path")
         if not await session.update_message(message, idempotency_key=request_key(request)):
-            raise _unknown_message(params)
+            raise _unknown_message(params, "; nothing was stored")
         return json_answer({"updated": True})
 
     async def _delete_message(self, request: Request, params: Params) -> Response:
@@ -304,10 +313,10 @@ async def _affordable(session: SessionHandle, leaf: str | None, count: int) -> i
     return max(1, fits)
 
 
-def _unknown_message(params: Params) -> UnknownMessageError:
+def _unknown_message(params: Params, consequence: str) -> UnknownMessageError:
     message_id = params["message"]
     return UnknownMessageError(
-        f"the session has no message {message_id!r:.120}; nothing was stored", id=message_id
+        f"the session has no message {message_id!r:.120}{consequence}", id=message_id
     )
 
 

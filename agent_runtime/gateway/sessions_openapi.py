@@ -28,10 +28,11 @@ from agent_runtime.gateway.session_openapi import (
 from agent_runtime.gateway.session_routes import SESSION, SESSIONS
 from agent_runtime.gateway.sessions_routes import MAX_OFFSET, RECORDS, SEARCH, USAGE
 from agent_runtime.json_value import Json
+from agent_runtime.session.usage_limits import MAX_TOKENS
 
 _DAY: Json = {"type": "string", "format": "date"}
 _RECORD = ref("schemas", "SessionRecord")
-_COUNT: Json = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1, "default": 0}
+_COUNT: Json = {"type": "integer", "minimum": -MAX_TOKENS, "maximum": MAX_TOKENS, "default": 0}
 
 SESSIONS_PATHS: dict[str, Json] = {
     SESSIONS: {
@@ -135,7 +136,7 @@ SESSIONS_PATHS: dict[str, Json] = {
         "parameters": IN_SESSION,
         "post": changing(
             "addUsage",
-            "Add to a session's counters.",
+            "Add to a session's counters; negative numbers correct earlier ones.",
             strict([], inputTokens=_COUNT, outputTokens=_COUNT, cost={"type": "number"}),
             _RECORD,
             has_body=False,

@@ -27,6 +27,7 @@ from agent_runtime.json_value import Json
 from agent_runtime.session.session_json import all_to_wire, to_wire
 from agent_runtime.session.session_listing import ListedSession
 from agent_runtime.session.session_segment import session_id_of
+from agent_runtime.session.usage_limits import check_usage
 
 MAX_OFFSET = 10**9
 USAGE = "/api/agents/{agent}/{name}/session-usage"
@@ -131,16 +132,9 @@ class SessionsRoutes:
     async def _add_usage(self, request: Request, params: Params) -> Response:
         sessions, session_id = self._agent_of(params).sessions(), _id(params)
         fields = await body_fields(request, (), ("inputTokens", "outputTokens", "cost"))
-        cost = fields.get("cost", 0)
-        if isinstance(cost, bool) or not isinstance(cost, int | float):
-            raise InvalidRequestError("cost is a number")
-        await sessions.add_usage(
-            session_id,
-            _count(fields, "inputTokens"),
-            _count(fields, "outputTokens"),
-            float(cost),
-            idempotency_key=request_key(request),
-        )
+        usage = [fields.get(name, 0) for name in ("inputTokens", "outputTokens", "cost")]
+        check_usage(*usage)
+        await sessions.add_usage(session_id, *usage, idempotency_key=request_key(request))
         return await self._get_record(request, params)
 
     async def _fork(self, request: Request, params: Params) -> Response:
@@ -181,10 +175,3 @@ def _row(listed: ListedSession) -> Json:
 
 def _optional(fields: Mapping[str, Json], name: str) -> str | None:
     return None if fields.get(name) is None else text_field(fields, name)
-
-
-def _count(fields: Mapping[str, Json], name: str) -> int:
-    value = fields.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise InvalidRequestError(f"{name} is a whole number of 0 or more")
-    return value

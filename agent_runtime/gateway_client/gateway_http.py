@@ -14,6 +14,7 @@ from agent_runtime.errors import (
     CallTimeoutError,
     ConfigurationError,
     InvalidRequestError,
+    NotSerializableError,
     ReadonlyConnectionError,
     StorageUnavailableError,
     UnavailableError,
@@ -133,7 +134,7 @@ class GatewayHttp:
             CallTimeoutError: `timeout` passed.
             AgentRuntimeError: As `change`.
         """
-        url = httpx.URL(self._base + path).copy_merge_params(list(query))
+        url = self._url(path, query)
         headers = {"Content-Type": media_type}
         seconds = None if timeout is None else timeout.total_seconds()
         try:
@@ -192,9 +193,7 @@ class GatewayHttp:
         headers: Mapping[str, str],
     ) -> Json | AgentRuntimeError:
         """Return the answer's value, or the error that it is; unavailable if there is none."""
-        url = httpx.URL(self._base + path)
-        if query:
-            url = url.copy_with(params=list(query))
+        url = self._url(path, query)
         try:
             response = await self._opened().request(method, url, content=content, headers=headers)
         except httpx.TransportError as error:
@@ -202,6 +201,17 @@ class GatewayHttp:
         if response.is_success:
             return from_json(response.content) if response.content else None
         return _error_of(response)
+
+    def _url(self, path: str, query: Query) -> httpx.URL:
+        try:
+            url = httpx.URL(self._base + path)
+            return url.copy_merge_params(list(query)) if query else url
+        except UnicodeEncodeError:
+            raise NotSerializableError("half a character has no place in a URL") from None
+        except httpx.InvalidURL:
+            raise InvalidRequestError(
+                "an id or a query is too long for a URL; nothing was sent"
+            ) from None
 
     def _unreached(self, error: httpx.TransportError) -> UnavailableError:
         reason = str(error) or type(error).__name__

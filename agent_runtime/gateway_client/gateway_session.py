@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
@@ -24,6 +23,7 @@ from agent_runtime.session.session_provider import (
     SearchHit,
 )
 from agent_runtime.session.session_segment import path_segment, session_segment
+from agent_runtime.session.stored_session import least_recent
 from agent_runtime.session.tree_node import TreeNode
 
 _MAX_MESSAGES = 1_000_000
@@ -110,7 +110,7 @@ class GatewaySession:
     ) -> RecentHistory:
         """See `SessionReader.get_recent_history`; at most 8,000,000 bytes."""
         budget = min(max(max_content_bytes, 0), _MAX_BYTES)
-        least = math.floor(min(max(min_recent_messages, 1), _MAX_MESSAGES))
+        least = min(least_recent(min_recent_messages), _MAX_MESSAGES)
         found = await self._get(
             "/messages", leaf=leaf_id, max_bytes=str(budget), min_messages=str(least)
         )
@@ -184,7 +184,7 @@ async def _update_message(send: Send, args: Sequence[Json]) -> Json:
 async def _delete_messages(send: Send, args: Sequence[Json]) -> Json:
     [message_ids] = args
     if message_ids:
-        await send("DELETE", "/messages", [("id", each) for each in message_ids])
+        await send("POST", "/deletions", {"messageIds": message_ids})
 
 
 async def _clear_messages(send: Send, args: Sequence[Json]) -> Json:

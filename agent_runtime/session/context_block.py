@@ -13,6 +13,7 @@ from agent_runtime.session.context_provider import (
     is_skill_provider,
     is_writable_provider,
 )
+from agent_runtime.session.given_text import MAX_LABEL_BYTES, byte_length
 from agent_runtime.session.maybe_await import maybe_await
 
 
@@ -28,7 +29,8 @@ class ContextConfig:
         provider: Where its content is; without one it stays empty and cannot be written.
 
     Raises:
-        SessionSetupError: The label is empty or `max_tokens` is negative.
+        SessionSetupError: The label is empty or has more than 500 bytes of UTF-8, or `max_tokens`
+            is negative.
     """
 
     label: str
@@ -39,6 +41,10 @@ class ContextConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) or not self.label:
             raise SessionSetupError("a context block needs a label: a text that is not empty")
+        if (size := byte_length(self.label)) > MAX_LABEL_BYTES:
+            raise SessionSetupError(
+                f"a context block's label has at most {MAX_LABEL_BYTES} bytes of UTF-8, not {size}"
+            )
         if self.max_tokens is not None and self.max_tokens < 0:
             raise SessionSetupError(
                 f'max_tokens of block "{self.label}" is {self.max_tokens}; give 0 or more, or None'

@@ -27,6 +27,7 @@ from agent_runtime.session.context_provider import (
     WritableContextProvider,
     is_comparing_provider,
 )
+from agent_runtime.session.given_text import given_text
 from agent_runtime.session.maybe_await import maybe_await
 from agent_runtime.session.one_at_a_time import OneAtATime
 from agent_runtime.session.run_once import RunOnce, run_now
@@ -102,7 +103,9 @@ class ContextBlocks:
         Raises:
             ContextBlockError: The label is unknown or read-only, the block is keyed, or the content
                 exceeds `max_tokens`.
+            InvalidRequestError: The content is no text.
         """
+        given_text(content, "content")
 
         async def run() -> ContextBlock:
             async with self._turns.turn():
@@ -125,7 +128,9 @@ class ContextBlocks:
         Raises:
             ContextBlockError: The label is unknown or read-only, the block is keyed, the whole
                 would exceed `max_tokens`, or others kept changing the content.
+            InvalidRequestError: The content is no text.
         """
+        given_text(content, "content")
 
         async def run() -> ContextBlock:
             async with self._turns.turn():

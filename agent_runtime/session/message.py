@@ -11,6 +11,7 @@ import orjson
 from agent_runtime.compaction.message_parts import COMPACTION_PREFIX as COMPACTION_PREFIX
 from agent_runtime.errors import InvalidMessageError
 from agent_runtime.json_value import Json, to_json
+from agent_runtime.session.given_text import MAX_ID_BYTES, byte_length
 
 Message: TypeAlias = dict[str, Json]
 """A JSON object with `id`, `role` and `parts`; every other key is kept untouched."""
@@ -23,7 +24,8 @@ def message_json(message: Mapping[str, Json]) -> bytes:
 
     Raises:
         InvalidMessageError: `id` or `role` is no string or holds U+0000, `parts` is no list of
-            objects with a `type`, or the id has the reserved prefix `compaction_`.
+            objects with a `type`, or the id has the reserved prefix `compaction_` or more than
+            2,000 bytes of UTF-8.
         NotSerializableError: A value in it is not JSON.
     """
     if not isinstance(message, Mapping):
@@ -44,6 +46,10 @@ def message_json(message: Mapping[str, Json]) -> bytes:
             f"ids beginning with {COMPACTION_PREFIX!r} are kept for summaries; choose another"
         )
     text = to_json(message if isinstance(message, dict) else dict(message), what="the message")
+    if (size := byte_length(message["id"])) > MAX_ID_BYTES:
+        raise InvalidMessageError(
+            f"a message's `id` has at most {MAX_ID_BYTES} bytes of UTF-8, not {size}"
+        )
     # Searched for first: walking every message would cost more than writing it.
     if b".0" in text:
         text = orjson.dumps(_without_whole_floats(orjson.loads(text)))

@@ -18,7 +18,7 @@ from agent_runtime.session.session_provider import (
     RowStats,
     SearchHit,
 )
-from agent_runtime.session.stored_session import check_limit, iso_time, visible_messages
+from agent_runtime.session.stored_session import check_search, iso_time, visible_messages
 from agent_runtime.storage.session_protocol import OverlayRow, VisibleRow
 from agent_runtime.storage.visible_path import (
     BranchRange,
@@ -134,7 +134,7 @@ class ReferencePostgresSession:
         Raises:
             InvalidSearchError: `limit` is not 1 to 1000.
         """
-        check_limit(limit)
+        check_search(query, limit)
         asked = query.replace("\0", " ").encode(errors="replace").decode()
         found = []
         for message_id, role, content, created_at in await self._fetch(

@@ -13,6 +13,7 @@ from agent_runtime.errors import (
 from agent_runtime.json_value import Json, to_json
 from agent_runtime.session.context_block import ContextBlock
 from agent_runtime.session.context_provider import ContextProvider
+from agent_runtime.session.given_text import given_leaf, given_text
 from agent_runtime.session.id_list import id_list
 from agent_runtime.session.maybe_await import maybe_await
 from agent_runtime.session.message import Message, message_json
@@ -37,7 +38,7 @@ from agent_runtime.session.session_provider import (
     SearchableProvider,
     SearchHit,
 )
-from agent_runtime.session.stored_session import check_limit, iso_time
+from agent_runtime.session.stored_session import check_search, iso_time
 from agent_runtime.session.tool import Tool
 from agent_runtime.session.tools import session_tools
 
@@ -245,7 +246,7 @@ class Session(SessionBuilder):
         provider = (await self._ready()).provider
         if not isinstance(provider, SearchableProvider):
             raise SessionSetupError("Session provider does not support search")
-        check_limit(limit)
+        check_search(query, limit)
         return await maybe_await(provider.search_messages(query, limit))
 
     async def compact(self, leaf_id: str | None = None) -> CompactResult | None:
@@ -257,8 +258,10 @@ class Session(SessionBuilder):
 
         Raises:
             SessionSetupError: No compaction function is registered.
+            InvalidRequestError: `leaf_id` can be no message's id.
         """
         parts = await self._ready()
+        leaf_id = given_leaf(leaf_id)
 
         async def run() -> CompactResult | None:
             return await self._compactor.compact(leaf_id)
@@ -277,7 +280,11 @@ class Session(SessionBuilder):
             InvalidCompactionError: An end is a summary itself, or no path leads from the first to
                 the last message.
             UnknownMessageError: An end does not exist in this session.
+            InvalidRequestError: An argument is no text.
         """
+        given_text(summary, "summary")
+        given_text(from_message_id, "from_message_id")
+        given_text(to_message_id, "to_message_id")
         parts = await self._ready()
         provider = parts.provider
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agent_runtime.clock import now_milliseconds
 from agent_runtime.errors import UnknownMessageError, UnknownSessionError
+from agent_runtime.session.given_text import given_text
 from agent_runtime.session.message import Message, parse_messages, text_message
 from agent_runtime.session.session_record import checked_name
 from agent_runtime.session.stored_session import new_message, synthetic_message
@@ -43,9 +44,13 @@ def new_record(
     """Return the record of a session that begins now, under a new id.
 
     Raises:
-        InvalidRequestError: The name is no text.
+        InvalidRequestError: The name is no text, or another argument neither a text nor None.
     """
     checked_name(name)
+    given = {"parent_session_id": parent_session_id, "model": model, "source": source}
+    for what, value in given.items():
+        if value is not None:
+            given_text(value, what)
     now = now_milliseconds()
     return RecordRow(
         str(uuid.uuid4()), name, parent_session_id, model, source, 0, 0, 0.0, None, now, now

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from agent_runtime.errors import AgentRuntimeError, InvalidImportError
 from agent_runtime.json_value import Json
+from agent_runtime.session.given_text import MAX_ID_BYTES, MAX_LABEL_BYTES, byte_length
 from agent_runtime.session.session_content import PlacedMessage, SessionContent
 from agent_runtime.session.session_export import EXPORT_FORMAT
 from agent_runtime.session.session_record import milliseconds_of
@@ -23,7 +24,18 @@ def _time(text: str) -> str:
     return text
 
 
+def _at_most(limit_bytes: int) -> AfterValidator:
+    def check(text: str) -> str:
+        if (size := byte_length(text)) > limit_bytes:
+            raise ValueError(f"has {size} bytes of UTF-8, at most {limit_bytes} are stored")
+        return text
+
+    return AfterValidator(check)
+
+
 _Time = Annotated[str, AfterValidator(_time)]
+_Id = Annotated[str, _at_most(MAX_ID_BYTES)]
+_Label = Annotated[str, _at_most(MAX_LABEL_BYTES)]
 
 
 class _Line(BaseModel):
@@ -59,23 +71,23 @@ class _Message(_Line):
 
 class _Compaction(_Line):
     type: Literal["compaction"]
-    id: str
+    id: _Id
     summary: str
-    from_message_id: str
-    to_message_id: str
+    from_message_id: _Id
+    to_message_id: _Id
     created_at: _Time
 
 
 class _Context(_Line):
     type: Literal["context"]
-    label: str
+    label: _Label
     content: str
 
 
 class _Entry(_Line):
     type: Literal["entry"]
-    label: str
-    key: str
+    label: _Label
+    key: _Id
     content: str
 
 

@@ -12,6 +12,7 @@ from agent_runtime.json_value import Json, fingerprint, from_json, to_json
 from agent_runtime.session import session_fork
 from agent_runtime.session.compaction_jobs import CompactionMode
 from agent_runtime.session.context_provider import ContextProvider
+from agent_runtime.session.given_text import given_text
 from agent_runtime.session.history_search import HistorySearchProvider
 from agent_runtime.session.id_list import id_list
 from agent_runtime.session.manager_create import Create
@@ -31,7 +32,7 @@ from agent_runtime.session.session_record import SessionRecord, checked_name, se
 from agent_runtime.session.session_setup import SessionOwner, is_owner, store_of
 from agent_runtime.session.session_status import CompactionErrorHandler
 from agent_runtime.session.session_store import SessionStore, session_ref
-from agent_runtime.session.stored_session import check_limit, search_hit
+from agent_runtime.session.stored_session import check_search, search_hit
 from agent_runtime.session.tool import Tool
 from agent_runtime.session.tools import session_search_tool
 from agent_runtime.session.usage_limits import check_sums, check_usage
@@ -178,7 +179,7 @@ class SessionManager:
             name: Need not be unique.
 
         Raises:
-            InvalidRequestError: The name is no text.
+            InvalidRequestError: The name is no text, or another argument neither a text nor None.
             IdempotencyConflictError: The operation key was used for something else.
         """
 
@@ -352,9 +353,11 @@ class SessionManager:
         Raises:
             UnknownSessionError: There is no such session.
             UnknownMessageError: There is no such message in it.
+            InvalidRequestError: The message's id or the name is no text.
             IdempotencyConflictError: The operation key was used for something else.
         """
         ref = session_ref(self._store, session_id)
+        given_text(at_message_id, "at_message_id")
 
         async def work(sessions: SessionWrites) -> Json:
             row = await session_fork.fork(
@@ -380,9 +383,11 @@ class SessionManager:
 
         Raises:
             UnknownSessionError: The session is not registered.
+            InvalidRequestError: The summary or the name is no text.
             IdempotencyConflictError: The operation key was used for something else.
         """
         ref = session_ref(self._store, session_id)
+        given_text(summary, "summary")
 
         async def work(sessions: SessionWrites) -> Json:
             row = await session_fork.split(sessions, ref, summary, new_name)
@@ -403,7 +408,7 @@ class SessionManager:
             InvalidSearchError: `limit` is not 1 to 1000.
             InvalidRequestError: `session_ids` is one text, or not all of them are texts.
         """
-        check_limit(limit)
+        check_search(query, limit)
         agent = self._store.agent
         wanted = await self._store.reads.registered_ids(agent)
         if session_ids is not None:

@@ -8,23 +8,36 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from agent_runtime.errors import InvalidRequestError
+from agent_runtime.errors import InvalidRequestError, NotSerializableError
+from agent_runtime.session.given_text import given_text
 
 DEFAULT_SEGMENT = "~default"
 MAX_SESSION_ID_BYTES = 512
 
 
 def session_segment(session_id: str) -> str:
-    """Return the segment for a session's id."""
-    if session_id == "":
+    """Return the segment for a session's id; raises as `path_segment`."""
+    if given_text(session_id, "a session's id") == "":
         return DEFAULT_SEGMENT
     return path_segment(f"~{session_id}" if session_id.startswith("~") else session_id)
 
 
 def path_segment(text: str) -> str:
-    """Return any text as a segment of a path."""
-    # Dots alone would lead elsewhere in the path.
-    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+    """Return any text as a segment of a path.
+
+    Raises:
+        InvalidRequestError: It is no text.
+        NotSerializableError: It holds half a character.
+    """
+    if given_text(text, "what a path names") in (".", ".."):
+        # Dots alone would lead elsewhere in the path.
+        return text.replace(".", "%2E")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise NotSerializableError(
+            f"half a character has no place in a URL: {text!r:.80}"
+        ) from None
 
 
 def session_id_of(segment: str) -> str:

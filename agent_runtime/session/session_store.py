@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from agent_runtime.errors import SessionSetupError
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json
+from agent_runtime.session.given_text import MAX_ID_BYTES, is_storable_id
 from agent_runtime.storage.session_protocol import SessionReads, SessionRef, SessionWrites
 
 T = TypeVar("T")
@@ -68,20 +69,12 @@ def session_ref(store: SessionStore, session_id: str) -> SessionRef:
 
     Raises:
         SessionSetupError: The id is no text, holds U+0000 or half a character, or has more than
-            1,000 characters.
+            1,000 characters or 2,000 bytes of UTF-8.
     """
-    is_text = isinstance(session_id, str) and "\0" not in session_id
-    if not is_text or len(session_id) > MAX_SESSION_ID or not _is_encodable(session_id):
+    is_text = isinstance(session_id, str) and is_storable_id(session_id)
+    if not is_text or len(session_id) > MAX_SESSION_ID:
         raise SessionSetupError(
-            f"a session id is a text of up to {MAX_SESSION_ID} characters without U+0000, "
-            f"not {session_id!r:.80}"
+            f"a session id is a text of up to {MAX_SESSION_ID} characters, {MAX_ID_BYTES} bytes of "
+            f"UTF-8, without U+0000, not {session_id!r:.80}"
         )
     return SessionRef(store.agent, session_id)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

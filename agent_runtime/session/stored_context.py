@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol, Self, runtime_checkable
 
+from agent_runtime.errors import InvalidRequestError
 from agent_runtime.json_value import Json
 from agent_runtime.session.context_provider import StoredPrompt
+from agent_runtime.session.given_text import MAX_ID_BYTES, byte_length, given_text
 from agent_runtime.session.session_store import SessionStore, session_ref
 from agent_runtime.storage.session_protocol import Namespace, PromptRow, SessionWrites
 from agent_runtime.storage.session_registry import session_namespace, shared_namespace
@@ -154,8 +156,18 @@ class StoredSearchProvider:
         return f"{count} entries indexed." if count else None
 
     async def set(self, key: str, content: str) -> None:
-        """Add or replace an entry."""
+        """Add or replace an entry.
+
+        Raises:
+            InvalidRequestError: The key or the content is no text, or the key has more than 2,000
+                bytes of UTF-8.
+        """
         namespace = self._namespace
+        given_text(content, "an entry's content")
+        if (size := byte_length(given_text(key, "an entry's key"))) > MAX_ID_BYTES:
+            raise InvalidRequestError(
+                f"an entry's key has at most {MAX_ID_BYTES} bytes of UTF-8, not {size}"
+            )
 
         async def unit(sessions: SessionWrites) -> Json:
             await sessions.context.put_entry(namespace, key, content)

@@ -117,10 +117,8 @@ class StoredSessionProvider:
         self, leaf_id: str | None, max_content_bytes: int, min_recent_messages: float = 1
     ) -> RecentHistory:
         """See `RecentHistoryProvider.get_recent_history`."""
-        is_number = min_recent_messages >= 1
-        floor = math.floor(min(min_recent_messages, _ALL)) if is_number else 1
         recent = await self._store.reads.recent(
-            self._ref, leaf_id or None, max_content_bytes, floor
+            self._ref, leaf_id or None, max_content_bytes, least_recent(min_recent_messages)
         )
         return RecentHistory(visible_messages(recent.rows), recent.is_truncated, recent.total_bytes)
 
@@ -175,7 +173,7 @@ class StoredSessionProvider:
             return [[each.is_inserted, each.parent_id] for each in appended]
 
         contents = [message.content for message in prepared]
-        payload = [self.session_id, contents, {"auto": True} if is_auto else parent]
+        payload = [self.session_id, contents, parent_value(parent_id)]
         results = await self._store.write("append_message", payload, unit)
         return [AppendResult(*result) for result in results]
 
@@ -293,7 +291,7 @@ class StoredSessionProvider:
         Raises:
             InvalidSearchError: `limit` is not 1 to 1000.
         """
-        check_limit(limit)
+        check_search(query, limit)
         hits = await self._store.reads.search(self._ref.agent, [self.session_id], query, limit)
         return [search_hit(hit) for hit in hits]
 
@@ -371,12 +369,20 @@ def search_hit(row: HitRow) -> SearchHit:
     return SearchHit(row.id, row.role, text, iso_time(row.created_at), row.session_id)
 
 
-def check_limit(limit: int) -> None:
-    """Refuse a search's limit that is out of range.
+def least_recent(min_recent_messages: float) -> int:
+    """Return how many of the newest messages are read whatever their size (contract 5.3)."""
+    # No number at all is not above 1 either.
+    return math.floor(min(min_recent_messages, _ALL)) if min_recent_messages >= 1 else 1
+
+
+def check_search(query: str, limit: int) -> None:
+    """Refuse what no session can be searched with.
 
     Raises:
-        InvalidSearchError: It is not 1 to 1000.
+        InvalidSearchError: The query is no text, or the limit is not 1 to 1000.
     """
+    if not isinstance(query, str):
+        raise InvalidSearchError(f"the query of a search is a text, not {type(query).__name__}")
     is_count = isinstance(limit, int) and not isinstance(limit, bool)
     if not is_count or not 1 <= limit <= MAX_SEARCH_LIMIT:
         raise InvalidSearchError(

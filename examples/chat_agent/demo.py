@@ -15,9 +15,11 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from agent_runtime import AgentClient, AgentHandle
+from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.local.dev import DevSession
 
 FIRST = "Hello, my name is Ada and I like green tea."
@@ -62,6 +64,9 @@ async def main() -> int:
             is_sound = await converse(session, agent, options.talk)
             if options.interactive:
                 await talk_on(agent)
+    except AgentRuntimeError as error:
+        console.print(f"[red]the conversation has ended: {escape(error.message)}[/]")
+        is_sound = False
     finally:
         stop.set()
         await serving
@@ -82,7 +87,7 @@ async def converse(session: DevSession, agent: AgentHandle, talk: int) -> bool:
         if text == TASK:
             await kill_while_a_tool_runs(session, agent, answering)
         answers[text] = str(await answering)
-        console.print(f"[bold]agent[/]  {answers[text]}")
+        console.print(f"[bold]agent[/]  {escape(answers[text])}")
     return await verify(agent, said, answers)
 
 
@@ -127,9 +132,21 @@ async def verify(agent: AgentHandle, said: list[str], answers: dict[str, str]) -
 
 
 async def talk_on(agent: AgentHandle) -> None:
-    """Let the user talk, until an empty line."""
-    while text := await asyncio.to_thread(input, "you    "):
-        console.print(f"[bold]agent[/]  {await agent.call('chat', text)}")
+    """Let the user talk, until an empty line or the end of the input."""
+    while text := await asyncio.to_thread(next_line):
+        try:
+            answer = str(await agent.call("chat", text))
+        except AgentRuntimeError as error:
+            answer = f"(no answer: {error.message})"
+        console.print(f"[bold]agent[/]  {escape(answer)}")
+
+
+def next_line() -> str:
+    """Return what the user says, nothing at the end of the input."""
+    try:
+        return input("you    ")
+    except EOFError:
+        return ""
 
 
 def _note(line: str) -> None:

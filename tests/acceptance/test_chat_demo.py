@@ -15,10 +15,12 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "chat_agent" / "demo.py"
 
 
-async def _run(tmp_path: Path, **variables: str) -> Ran:
+async def _run(tmp_path: Path, *options: str, stdin: str = "", **variables: str) -> Ran:
     return await run_program(
         str(DEMO),
+        *options,
         cwd=tmp_path,
+        stdin=stdin,
         command=(sys.executable,),
         variables={
             "TMPDIR": str(tmp_path),
@@ -39,6 +41,22 @@ async def test_the_chat_agent_forgets_nothing_offline(tmp_path: Path) -> None:
     assert "summaries are extracts" in ran.out
     assert re.findall(r"│ (ok|WRONG) +│", ran.out) == ["ok"] * 6
     assert os.listdir(tmp_path) == []
+
+
+async def test_the_end_of_the_input_ends_the_talk(tmp_path: Path) -> None:
+    """What is said before is answered."""
+    ran = await _run(tmp_path, "--interactive", "--talk", "3", stdin="What is my name?")
+
+    assert "Traceback" not in ran.err
+    assert ran.out.count("Your name is Ada.") == 2
+
+
+async def test_a_provider_that_cannot_be_asked_is_said_in_a_line(tmp_path: Path) -> None:
+    """As when nobody has set the key."""
+    ran = await _run(tmp_path, AGENT_RUNTIME_MODEL="gpt-5", OPENAI_API_KEY="")
+
+    assert (ran.code, "Traceback" in ran.err) == (1, False), ran
+    assert "the conversation has ended: the variable OPENAI_API_KEY is not set" in ran.out
 
 
 async def test_the_chat_agent_talks_to_a_provider_of_the_environment(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -156,6 +156,16 @@ async def test_a_missing_argument_is_code_2(tmp_path: Path) -> None:
     ran = await run_program("state", "get", "Notes", cwd=tmp_path)
 
     assert_refused(ran, 2, "UsageError", "NAME", "--help")
+
+
+@pytest.mark.parametrize("group", [(), ("session",), ("db",)])
+async def test_a_group_without_a_command_is_its_help(tmp_path: Path, group: Sequence[str]) -> None:
+    """On lines of its own, as --help prints it; with code 2, as nothing was done."""
+    ran = await run_program(*group, cwd=tmp_path)
+    helped = await run_program(*group, "--help", cwd=tmp_path)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.strip() == helped.out.strip()
 
 
 async def test_wrong_usage_with_json_is_an_object(tmp_path: Path) -> None:

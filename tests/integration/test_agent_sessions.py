@@ -10,7 +10,9 @@ from agent_runtime import Agent
 from agent_runtime.errors import (
     ContextBlockError,
     InvalidMessageError,
+    InvalidRequestError,
     InvalidSearchError,
+    NotSerializableError,
     UnknownMethodError,
 )
 from agent_runtime.session.message import text_message
@@ -124,6 +126,9 @@ async def test_bad_input_from_a_service_is_refused_at_once(serve: Serve) -> None
             await session.append_message(text_message("user", "x", id="compaction_1"))
         with pytest.raises(InvalidSearchError):
             await session.search("x", limit=0)
+        for leaf_id in (5, "\ud83d", "x" * 2001):
+            with pytest.raises((InvalidRequestError, NotSerializableError)):
+                await session.compact(leaf_id)  # type: ignore[arg-type]
         with pytest.raises(UnknownMethodError):
             await (await agent.start_call("drop_tables", "", event="session")).result()
         assert await session.get_history() == []

@@ -34,6 +34,7 @@ from agent_runtime.errors import (
 from agent_runtime.identity import AgentRef, compaction_job_key, compaction_workflow_id
 from agent_runtime.json_value import Json
 from agent_runtime.session.session import Session
+from agent_runtime.session.session_events import HistoryCompacted, SessionEvent
 from agent_runtime.storage.session_protocol import SessionRef
 from agent_runtime.workflows import compaction as workflow_module
 from tests.conftest import Serve, Served
@@ -757,6 +758,43 @@ async def test_code_that_a_compaction_waits_for_cannot_wait_for_it(
         await session.compaction.last_outcome()
 
     assert refused == ["on_start", "summarizer", "handler"]
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_an_observer_may_delete_what_a_summary_stands_for(
+    serve: Serve, is_left: bool
+) -> None:
+    """Told of the summary; the job ends without an error, with what is left of its range."""
+    scene = Scene(Writer())
+    setup = setups[scene.name]
+
+    def observed(session: Session) -> Session:
+        async def delete_hidden(event: SessionEvent) -> None:
+            if isinstance(event, HistoryCompacted):
+                first = 2 if is_left else 1
+                await session.delete_messages([f"m{n}" for n in range(first, 19)])
+
+        return setup(session).on_change(delete_hidden)
+
+    setups[scene.name] = observed
+    async with serve(Compacting) as served:
+        session = served.client.agent("Compacting", scene.name).session()
+        await session.append_messages([user(f"m{n}", "word " * 10) for n in range(20)])
+
+        result = await session.compact()
+        outcome = await session.compaction.last_outcome()
+
+        assert outcome is not None
+        if is_left:
+            assert result == CompactResult("m1", "m1", "summary")
+            assert ids(await session.get_history()) == ["m0", "S", "m19"]
+            assert (outcome.status, outcome.to_message_id) == ("applied", "m1")
+        else:
+            assert result is None
+            assert ids(await session.get_history()) == ["m0", "m19"]
+            assert outcome == CompactionOutcome("skipped", "the summary was removed again")
+        assert scene.errors == []
+        assert "error" not in phases(scene.name)
 
 
 async def test_usage_of_a_registered_session_grows_with_its_summaries(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from agent_runtime.errors import (
     IdempotencyConflictError,
     InvalidMessageError,
     InvalidRequestError,
+    NotSerializableError,
     ReadonlyConnectionError,
     UnavailableError,
     UnknownMessageError,
@@ -120,6 +122,47 @@ async def test_any_message_id_can_be_reached(session: SessionHandle, identity: s
     assert await session.get_message(identity) == message
     assert await session.update_message(changed)
     assert await session.get_message(identity) == changed
+
+
+async def test_more_messages_are_removed_than_a_url_has_room_for(session: SessionHandle) -> None:
+    """All at once, and nothing else."""
+    messages = [text_message("user", "x", id=f"{n}-" + "long " * 20) for n in range(700)]
+    await session.append_messages(messages)
+
+    await session.delete_messages([each["id"] for each in messages[1:]])
+
+    assert await session.get_history() == messages[:1]
+
+
+async def test_what_has_no_place_in_a_url_is_a_typed_error(session: SessionHandle) -> None:
+    """Too long, half a character: refused before anything is sent."""
+    with pytest.raises(InvalidRequestError, match="too long for a URL"):
+        await session.search("word " * 20_000)
+    with pytest.raises(InvalidRequestError, match="too long for a URL"):
+        await session.get_message("x" * 70_000)
+    with pytest.raises(NotSerializableError):
+        await session.get_history("a\ud83d")
+    with pytest.raises(NotSerializableError):
+        await session.get_message("a\ud83d")
+
+
+@pytest.mark.parametrize("least", [math.nan, math.inf, -math.inf, 2.9])
+async def test_any_number_of_newest_messages_means_what_it_means_elsewhere(
+    live: LiveGateway, least: float
+) -> None:
+    """With the storage, through the worker and through the gateway."""
+    name = uuid4().hex[:12]
+    served = live.served
+    async with (
+        GatewayClient(live.url) as client,
+        await AgentClient.connect(served.address, task_queue=served.task_queue) as remote,
+    ):
+        sessions = [each.agent("Chat", name).session() for each in (served.client, client, remote)]
+        await sessions[0].append_messages([text_message("user", "x", id=each) for each in "abcd"])
+
+        one, *others = [await each.get_recent_history(0, least) for each in sessions]
+
+        assert others == [one, one]
 
 
 @pytest.mark.parametrize("session_id", ["~default", "..", "a/b", "ü"])

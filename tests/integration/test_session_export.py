@@ -263,6 +263,9 @@ SUMMARY: Line = {
 }
 
 
+CONTEXT: Line = {"type": "context", "label": "memory", "content": "tea"}
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -287,6 +290,9 @@ SUMMARY: Line = {
         ([HEADER, [1]], "line 2: "),
         ([HEADER, SUMMARY, SUMMARY], "line 3: the compaction 'c' is there twice"),
         ([HEADER, {**SUMMARY, "summary": None}], "line 2: compaction.summary"),
+        ([HEADER, {**SUMMARY, "to_message_id": "x" * 2001}], "line 2: .*to_message_id: .*2001"),
+        ([HEADER, {**CONTEXT, "label": "x" * 501}], "line 2: context.label: .*501"),
+        ([HEADER, {**CONTEXT, "type": "entry", "key": "x" * 2001}], "line 2: entry.key: .*2001"),
     ],
 )
 async def test_a_wrong_line_is_named(tmp_path: Path, lines: list[Line], expected: str) -> None:

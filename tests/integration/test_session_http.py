@@ -346,9 +346,32 @@ async def test_a_read_only_token_reads_and_changes_nothing(serve: Serve, place: 
         assert await ids(http, place) == ["m0"]
 
 
+async def test_many_messages_are_removed_at_once(http: httpx.AsyncClient, place: str) -> None:
+    """By a body, where a URL has no room for their ids."""
+    await append(http, place, "a", "b", "c")
+
+    answer = await http.post(f"{place}/deletions", json={"messageIds": ["a", "c", "no"]})
+
+    assert answer.status_code == 204
+    assert await ids(http, place) == ["b"]
+
+
+async def test_reading_what_is_not_there_says_nothing_of_storing(
+    http: httpx.AsyncClient, place: str
+) -> None:
+    """A replacement does."""
+    read = await http.get(f"{place}/messages/no")
+    written = await http.put(f"{place}/messages/no", json=message("no"))
+
+    assert read.json()["detail"] == "the session has no message 'no'"
+    assert written.json()["detail"] == "the session has no message 'no'; nothing was stored"
+
+
 REFUSALS: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/messages", {"json": {}}, 400, "InvalidRequestError"),
     ("POST", "/messages", {"json": {"messages": "x"}}, 400, "InvalidRequestError"),
+    ("POST", "/deletions", {"json": {"messageIds": "x"}}, 400, "InvalidRequestError"),
+    ("POST", "/deletions", {"json": {"messageIds": [1]}}, 400, "InvalidRequestError"),
     ("POST", "/messages", {"json": {"messages": [1]}}, 400, "InvalidMessageError"),
     ("POST", "/messages", {"json": {"messages": [{"id": "a"}]}}, 400, "InvalidMessageError"),
     ("POST", "/messages", {"json": {"messages": [], "parent": 1}}, 400, "InvalidRequestError"),
@@ -491,7 +514,7 @@ REGISTRY_REFUSALS: list[tuple[str, str, Any, int, str]] = [
     ("POST", "", {"json": {"name": 1}}, 400, "InvalidRequestError"),
     ("GET", "?limit=1001", {}, 400, "InvalidRequestError"),
     ("PATCH", "/no/record", {"json": {"name": "x"}}, 404, "UnknownSessionError"),
-    ("POST", "/no/usage", {"json": {"inputTokens": -1}}, 400, "InvalidRequestError"),
+    ("POST", "/no/usage", {"json": {"inputTokens": 1.5}}, 400, "InvalidRequestError"),
     ("POST", "/no/usage", {"json": {"cost": "x"}}, 400, "InvalidRequestError"),
     ("POST", "/no/usage", {"json": {"inputTokens": 1}}, 404, "UnknownSessionError"),
     ("POST", "/no/fork", {"json": {"atMessageId": "m", "name": "x"}}, 404, "UnknownSessionError"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.errors import InvalidRequestError
+from agent_runtime.errors import InvalidRequestError, NotSerializableError
 from agent_runtime.session.session_segment import path_segment, session_id_of, session_segment
 
 IDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=120)
@@ -43,3 +43,11 @@ def test_other_segments_are_refused(segment: str) -> None:
     """Empty, a lone tilde, a NUL, more than 512 bytes."""
     with pytest.raises(InvalidRequestError):
         session_id_of(segment)
+
+
+def test_half_a_character_and_what_is_no_text_have_no_segment() -> None:
+    """Typed errors, as the storage's own."""
+    with pytest.raises(NotSerializableError):
+        path_segment("a\ud83d")
+    with pytest.raises(InvalidRequestError):
+        session_segment(5)  # type: ignore[arg-type]
