@@ -330,6 +330,17 @@ class InternalError(AgentRuntimeError):
     """A bug in this library; please report it with the log."""
 
 
+FOR_CLIENTS: tuple[type[AgentRuntimeError], ...] = (
+    InvalidRequestError,
+    StateRejectedError,
+    ConflictError,
+    HandlerError,
+    ContextTooLongError,
+    ModelRefusedError,
+)
+"""What these say is for whoever asked; all others name paths, hosts or tables."""
+
+
 def repeats_handler(error: BaseException) -> bool:
     """Tell whether a handler that ended so is run again, as what it needs will be back.
 
@@ -348,6 +359,16 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception:
         return ""
+
+
+def public_text(error: BaseException) -> str:
+    """Return what an error says to clients and models, who are not to know of paths and tables.
+
+    Of an error of ours that is for operators it is the first sentence about its kind.
+    """
+    if isinstance(error, AgentRuntimeError) and not isinstance(error, FOR_CLIENTS):
+        return (type(error).__doc__ or "").strip().split("\n")[0]
+    return text_of(error)
 
 
 def describe(error: BaseException) -> str:

@@ -15,11 +15,14 @@ from agent_runtime.agent_connection import Message, frame_payload
 from agent_runtime.client.handle import AgentHandle
 from agent_runtime.clock import now_milliseconds
 from agent_runtime.errors import (
+    FOR_CLIENTS,
+    AgentDestroyedError,
     AgentRuntimeError,
     HandlerError,
     InternalError,
     InvalidRequestError,
     UnavailableError,
+    public_text,
 )
 from agent_runtime.gateway import frames
 from agent_runtime.gateway.access import is_readonly
@@ -120,7 +123,8 @@ class ClientSession:
             if row.has_protocol:
                 await self._agent.get_state()  # reading is what stores `initial_state`
             state = await self._gateway.feed.add(socket)
-            if await self._gateway.agent_id(ref) != row.agent_id:
+            stored = await self._gateway.storage.read_state(ref)
+            if stored is None or stored.agent_id != row.agent_id:
                 raise destroyed_error(ref)
             if row.has_protocol:
                 await self._greet(state)
@@ -131,7 +135,10 @@ class ClientSession:
         except AgentRuntimeError as error:
             logger.error("%s: connection %s not set up: %s", ref, socket.row.connection_id, error)
             self._gateway.feed.remove(socket)
-            self._socket = ClientSocket(self._websocket, ref, socket.row)
+            # Nobody is left to hear of the end of a destroyed agent's connection.
+            is_gone = isinstance(error, AgentDestroyedError)
+            row = replace(socket.row, agent_id=0) if is_gone else socket.row
+            self._socket = ClientSocket(self._websocket, ref, row)
             self._socket.send(frames.setup_error_frame())
             self._socket.close(SETUP_FAILED, "Uncaught exception during session setup")
             return False
@@ -252,6 +259,8 @@ class ClientSession:
                 frame.id in socket.open_streams
             ):
                 socket.open_streams.discard(frame.id)
+                if not isinstance(error, FOR_CLIENTS):
+                    logger.error("%s.%s: %s", socket.ref, frame.method, error)
                 socket.send(frames.error_frame(frame.id, _reason(error)))
             return
         await self._gateway.feed.catch_up()
@@ -293,4 +302,4 @@ def _reason(error: AgentRuntimeError) -> str:
         return "The call could not be run"
     if isinstance(error, HandlerError) and "error" in error.details_map:
         return str(error.details_map["error"] or error.details_map["error_type"])
-    return error.message
+    return public_text(error)

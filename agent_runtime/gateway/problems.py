@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from agent_runtime.errors import AgentRuntimeError, HandlerError, ModelError
+from agent_runtime.errors import FOR_CLIENTS, AgentRuntimeError, ModelError, public_text
 from agent_runtime.json_value import Json, pack
 
 MEDIA_TYPE = "application/problem+json"
@@ -103,25 +103,13 @@ def problem_of(error: AgentRuntimeError) -> Response:
     # A model's error is what the call came to: the same request would be told it again.
     can_pass = status in (503, 507) and not isinstance(error, ModelError)
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if can_pass else {}
-    details = None if _is_internal(error) else error.details_map
-    return problem(status, kind, shown_message(error), details=details, headers=headers)
+    details = error.details_map if isinstance(error, FOR_CLIENTS) else None
+    return problem(status, kind, public_text(error), details=details, headers=headers)
 
 
 def shown_record(error: AgentRuntimeError) -> dict[str, Json]:
     """Return an error as clients may read it: type, message and details."""
-    record: dict[str, Json] = {"type": type(error).__name__, "message": shown_message(error)}
-    if error.details_map and not _is_internal(error):
+    record: dict[str, Json] = {"type": type(error).__name__, "message": public_text(error)}
+    if error.details_map and isinstance(error, FOR_CLIENTS):
         record["details"] = dict(error.details_map)
     return record
-
-
-def shown_message(error: AgentRuntimeError) -> str:
-    """Return what clients may read of an error's message."""
-    if _is_internal(error):
-        # Paths, hosts and what the database said belong in the log.
-        return (type(error).__doc__ or "").strip().split("\n")[0]
-    return error.message
-
-
-def _is_internal(error: AgentRuntimeError) -> bool:
-    return STATUS[type(error).__name__] >= 500 and not isinstance(error, HandlerError)

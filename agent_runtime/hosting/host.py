@@ -27,6 +27,7 @@ from agent_runtime.errors import (
     AgentRuntimeError,
     AgentStartError,
     InternalError,
+    StorageError,
     describe,
     repeats_handler,
 )
@@ -329,7 +330,7 @@ class AgentHost:
             await self.store_initial_state(agent, agent_id)
             instance.is_started = True
         except AUTHOR_ERRORS as error:
-            if repeats_handler(error):
+            if isinstance(error, StorageError) or repeats_handler(error):
                 raise
             raise AgentStartError(f"{agent._ref}: on_start raised {describe(error)}") from error
         finally:

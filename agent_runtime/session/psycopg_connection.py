@@ -14,6 +14,7 @@ from agent_runtime.errors import SessionSetupError, StorageUnavailableError
 from agent_runtime.json_value import Json
 from agent_runtime.session.postgres_connection import Row, SqlConnection
 from agent_runtime.storage.postgres_states import error_of_state
+from agent_runtime.storage.refused_statement import refused_statement
 from agent_runtime.storage.unstorable import unstorable_error
 
 _PLACE = "the connection"
@@ -114,11 +115,9 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
-        raise unstorable_error(error) from error
+        raise unstorable_error() from error
     except psycopg.Error as error:
         told = error_of_state(_PLACE, error.sqlstate or "", str(error))
         if told is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
             told = StorageUnavailableError(f"{_PLACE} does not answer: {error}")
-        if told is None:
-            raise
-        raise told from error
+        raise told or refused_statement(_PLACE, error) from error

@@ -12,7 +12,7 @@ from agent_runtime.compaction.token_estimate import (
     estimate_messages_tokens,
     estimate_string_tokens,
 )
-from agent_runtime.errors import HandlerError, describe, text_of
+from agent_runtime.errors import HandlerError, describe, public_text
 from agent_runtime.session.compaction_threshold import check_threshold
 from agent_runtime.session.count_input import count_input
 from agent_runtime.session.maybe_await import maybe_await
@@ -153,4 +153,4 @@ class SessionStatus:
 def frame_text(error: Exception) -> str:
     """Return what clients are told: what the function said, in whatever process it ran."""
     said = error.details_map.get("error") if isinstance(error, HandlerError) else None
-    return str(said or text_of(error) or type(error).__name__)
+    return str(said or public_text(error) or type(error).__name__)

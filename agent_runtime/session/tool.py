@@ -13,6 +13,7 @@ from agent_runtime.errors import (
     ConfigurationError,
     HandlerDivergedError,
     StorageUnavailableError,
+    public_text,
     text_of,
 )
 from agent_runtime.json_value import Json
@@ -74,7 +75,8 @@ class Tool:
         except (AgentDestroyedError, HandlerDivergedError, StorageUnavailableError):
             raise
         except AgentRuntimeError as error:
-            return capped(f"{ERROR_PREFIX}{error.message}")
+            logger.warning("the tool %s failed: %s", self.name, error)
+            return capped(f"{ERROR_PREFIX}{public_text(error)}")
         except Exception as error:
             logger.exception("the tool %s failed", self.name)
             return capped(f"{ERROR_PREFIX}{text_of(error) or type(error).__name__}")

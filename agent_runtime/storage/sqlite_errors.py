@@ -14,6 +14,7 @@ from agent_runtime.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from agent_runtime.storage.refused_statement import refused_statement
 from agent_runtime.storage.unstorable import unstorable_error
 
 _BY_CODE: dict[int, tuple[type[StorageError], str]] = {
@@ -34,10 +35,18 @@ _BY_CODE: dict[int, tuple[type[StorageError], str]] = {
     ),
 }
 
+_OF_THE_STATEMENT = (
+    sqlite3.ProgrammingError,
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.NotSupportedError,
+)
+
 
 @contextmanager
 def storage_errors(place: str) -> Iterator[None]:
-    """Turn SQLite's errors into a `StorageError` that names the file and what to do."""
+    """Turn SQLite's errors into ones of the runtime that name the file and what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -45,14 +54,16 @@ def storage_errors(place: str) -> Iterator[None]:
         if extended_code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
             raise AgentDestroyedError("the agent was destroyed; nothing was stored") from error
         if str(error).startswith("Error binding parameter"):
-            raise unstorable_error(error) from error
+            raise unstorable_error() from error
         code = extended_code & 0xFF
-        if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-            raise
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            raise StorageUnavailableError(f"{place}: the storage is closed") from error
+        if isinstance(error, _OF_THE_STATEMENT):
+            raise refused_statement(place, error) from error
         kind, advice = _BY_CODE.get(code, (StorageUnavailableError, str(error)))
         raise kind(f"{place}: {advice}", code=code) from error
     except (UnicodeEncodeError, OverflowError) as error:
-        raise unstorable_error(error) from error
+        raise unstorable_error() from error
     except ValueError as error:
         if "onnection" in str(error):  # aiosqlite: "no active connection", "Connection closed"
             raise StorageUnavailableError(f"{place}: the storage is closed") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from agent_runtime.errors import NotSerializableError
 
 
-def unstorable_error(error: Exception) -> NotSerializableError:
+def unstorable_error() -> NotSerializableError:
     """Return what to tell of a value that a database's client refused to send."""
     return NotSerializableError(
-        f"a value cannot be stored ({error}); give text without half characters, where text "
-        "belongs, and whole numbers of up to 64 bits"
+        "a value cannot be stored; give text without half characters, where text belongs, and "
+        "whole numbers of up to 64 bits"
     )

@@ -19,6 +19,7 @@ from agent_runtime.errors import (
     IdempotencyConflictError,
     VersionConflictError,
 )
+from agent_runtime.gateway.client_socket import ClientSocket
 from agent_runtime.gateway_client.gateway_client import GatewayClient
 from agent_runtime.handlers import runner
 from agent_runtime.hosting.destruction import destroy_rows
@@ -520,3 +521,23 @@ async def test_a_gateway_s_client_goes_on_with_the_next_life(serve: Serve) -> No
 
         assert (first.version, first.value) == (3, {"count": 3})
         assert (second.version, second.value) == (1, {"count": 0})
+
+
+async def test_a_client_that_comes_as_its_agent_is_destroyed_makes_none(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is refused, `on_close` is not run, and it meets the next agent later."""
+    async with live_gateway(serve, Mortal) as live:
+        add = live.gateway.feed.add
+
+        async def add_too_late(socket: ClientSocket) -> object:
+            await live.served.client.agent("Mortal", "a").destroy()
+            return await add(socket)
+
+        monkeypatch.setattr(live.gateway.feed, "add", add_too_late)
+        async with live.connect(URL) as socket:
+            await socket.wait_closed()
+
+        assert socket.close_code == 1011
+        assert await live.gateway.storage.list_agents() == []
+        assert await live.gateway.storage.read_inbox_marks([1, 2]) == {}

@@ -248,3 +248,18 @@ async def _use_everything(data_dir: Path) -> None:
         await storage.write(lambda tx: put_one(tx, ROOM, "1"))
     finally:
         await storage.close()
+
+
+async def test_what_the_database_says_of_a_refused_statement_is_logged_only(
+    storage: SqliteStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error names the file, and neither tables nor values."""
+    await storage._connection.execute_fetchall(
+        "CREATE TRIGGER refuse BEFORE INSERT ON agents BEGIN SELECT RAISE(ABORT, 'secret'); END"
+    )
+
+    with pytest.raises(StorageError, match=r"agents.db: .*; the log says why$") as refused:
+        await storage.write(lambda tx: put_one(tx, ROOM, "1"))
+
+    assert type(refused.value) is StorageError
+    assert "secret" in caplog.text
