@@ -10,7 +10,13 @@ from typing import Any
 import orjson
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import AUTHOR_ERRORS, StateRejectedError, describe, text_of
+from agent_runtime.errors import (
+    AUTHOR_ERRORS,
+    NotSerializableError,
+    StateRejectedError,
+    describe,
+    text_of,
+)
 from agent_runtime.json_value import Json
 from agent_runtime.mutation import Mutation, MutationKind
 from agent_runtime.registry import AgentDefinition
@@ -73,11 +79,19 @@ class InstanceRules:
         except StateRejectedError:
             raise
         except AUTHOR_ERRORS as error:
-            # What it says may quote what the client is not to see.
-            logger.error("%s.state_from_client: %s", agent._ref, describe(error), exc_info=error)
-            raise StateRejectedError("state_from_client failed; the log says why") from error
+            raise self._unusable(error) from error
         _refuse_awaitable(next_state, "state_from_client")
-        return self.schema.check(orjson.loads(self.schema.dump(next_state)))
+        try:
+            text = self.schema.dump(next_state)
+        except NotSerializableError as error:
+            raise self._unusable(error) from error
+        return self.schema.check(orjson.loads(text))
+
+    def _unusable(self, error: BaseException) -> StateRejectedError:
+        # What it says may quote what the client is not to see.
+        ref = self._agent._ref
+        logger.error("%s.state_from_client: %s", ref, describe(error), exc_info=error)
+        return StateRejectedError("state_from_client failed; the log says why")
 
     def _sent(self, current: Json | Unset, mutation: Mutation) -> Json:
         # A copy: the author may change it, and the transaction may run again.
