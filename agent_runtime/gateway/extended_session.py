@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from functools import partial
 
-import orjson
 from starlette.websockets import WebSocket
 
 from agent_runtime.agent_connection import Message
@@ -144,12 +143,10 @@ class ExtendedSession(ClientSession):
 def _mutate_fields(data: Message) -> dict[str, Json] | None:
     if not isinstance(data, str) or MUTATE not in data:
         return None
-    try:
-        fields = orjson.loads(data)
-    except orjson.JSONDecodeError:
+    fields = frames.parse_object(data)
+    if fields is None or fields.get("type") != MUTATE:
         return None
-    is_one = isinstance(fields, dict) and fields.get("type") == MUTATE
-    return fields if is_one and isinstance(fields.get("id"), str) else None
+    return fields if isinstance(fields.get("id"), str) else None
 
 
 def _mutation(fields: dict[str, Json], source: str, new_key: str) -> Mutation:

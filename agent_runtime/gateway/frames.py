@@ -36,11 +36,8 @@ class CallFrame:
 
 def parse_frame(text: str) -> StateFrame | CallFrame | None:
     """Read a client's text frame; None for all that is the author's message hook's."""
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        value = _with_half_characters(text)
-    if not isinstance(value, dict):
+    value = parse_object(text)
+    if value is None:
         return None
     if value.get("type") == "cf_agent_state" and "state" in value:
         return StateFrame(value["state"])
@@ -50,6 +47,15 @@ def parse_frame(text: str) -> StateFrame | CallFrame | None:
     if not isinstance(call_id, str) or not isinstance(method, str):
         return None
     return CallFrame(call_id, method, args)
+
+
+def parse_object(text: str) -> dict[str, Json] | None:
+    """Read a client's text frame that is a JSON object; None for all others."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = _with_half_characters(text)
+    return value if isinstance(value, dict) else None
 
 
 def _with_half_characters(text: str) -> Json:

@@ -291,3 +291,16 @@ async def test_a_client_without_protocol_frames_gets_what_is_sent_to_it(live: Li
         answer = await mutate(socket, "merge", {"score": 1})
 
     assert (heard["text"], answer["type"]) == ("hello", "agent_runtime_receipt")
+
+
+async def test_half_characters_in_a_mutation_are_replaced(live: LiveGateway) -> None:
+    """Browsers write them as escapes; the frame is answered and is no message of the author's."""
+    async with live.connect(EXTENDED) as socket:
+        await greeting(socket)
+        frame = r'{"type":"agent_runtime_mutate","id":"m","kind":"set","value":{"cut":"\ud83d"}}'
+        await socket.send(frame)
+        state = await next_frame(socket, "cf_agent_state")
+        answer = await next_frame(socket, "agent_runtime_receipt")
+
+    assert state["state"] == {"cut": "\ufffd"}
+    assert (answer["id"], answer["applied"]) == ("m", True)
