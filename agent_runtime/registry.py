@@ -18,6 +18,7 @@ from agent_runtime.agent import Agent
 from agent_runtime.client_view import ClientView
 from agent_runtime.durable_compaction.compaction_job import COMPACTION_EVENT, COMPACTION_STEPS
 from agent_runtime.errors import (
+    AUTHOR_ERRORS,
     AgentRuntimeError,
     ConfigurationError,
     InvalidRequestError,
@@ -307,7 +308,7 @@ def _import(place: str) -> ModuleType:
         raise
     except (ImportError, SyntaxError) as error:
         raise ConfigurationError(f"{place} cannot be imported: {error}") from error
-    except Exception as error:
+    except AUTHOR_ERRORS as error:
         # Any error of the author's module, with the line that raised it.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(

@@ -166,10 +166,18 @@ class AccessGuard:
         return scope["type"] == "websocket" or scope["method"] not in _READING_METHODS
 
     def _is_own_origin(self, headers: Headers) -> bool:
-        origin = headers.get("origin")
-        if origin is None or "*" in self._origins or origin.lower() in self._origins:
+        origins = headers.getlist("origin")
+        if not origins or "*" in self._origins:
             return True
-        parts = urlsplit(origin.lower())
+        if len(origins) > 1:
+            return False
+        origin = origins[0].lower()
+        if origin in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
         host = headers.get("host", "").lower()
         port = _DEFAULT_PORTS.get(parts.scheme, "")
         return bool(parts.netloc) and parts.netloc.removesuffix(port) == host.removesuffix(port)
@@ -189,7 +197,10 @@ def check_origin(origin: str) -> str:
         ConfigurationError: It is none.
     """
     lowered = origin.strip().lower().rstrip("/")
-    parts = urlsplit(lowered)
+    try:
+        parts = urlsplit(lowered)
+    except ValueError:
+        parts = urlsplit("")
     is_bare = lowered == f"{parts.scheme}://{parts.netloc}"
     if lowered != "*" and not (is_bare and parts.scheme and parts.netloc):
         raise ConfigurationError(f"{origin!r:.120} is no origin; write https://example.com, or *")

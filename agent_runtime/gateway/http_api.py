@@ -216,7 +216,7 @@ class HttpApi:
         headers["ETag"] = etag(snapshot.version)
         if not snapshot.is_set:
             return problem(404, "NoState", f"{agent.ref} has no state yet", headers=headers)
-        if is_known(request.headers.get("if-none-match"), snapshot.version):
+        if is_known(request.headers, snapshot.version):
             return Response(status_code=304, headers=headers)
         shown = self._definition(agent.ref).show(agent.ref, snapshot.value)
         return Response(pack(shown), 200, headers, "application/json")
@@ -289,7 +289,7 @@ class HttpApi:
         definition.check_call(params["method"], args)
         if definition.callable(params["method"]).streaming:
             raise InvalidRequestError(f"{params['method']} streams; call it over a WebSocket")
-        key = idempotency_key(request.headers.get("idempotency-key"))
+        key = idempotency_key(request.headers)
         result = await agent.call(params["method"], *args, idempotency_key=key)
         return json_answer({"result": result})
 
@@ -332,8 +332,8 @@ def _match(template: list[str], segments: list[str]) -> Params | None:
 
 
 async def _conditions(request: Request, agent: AgentHandle) -> tuple[str | None, int | None]:
-    key = idempotency_key(request.headers.get("idempotency-key"))
-    return key, await expected_version(agent, request.headers.get("if-match"))
+    key = idempotency_key(request.headers)
+    return key, await expected_version(agent, request.headers)
 
 
 def _entry(entry: StateHistoryEntry) -> Json:

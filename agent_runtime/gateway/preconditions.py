@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from starlette.datastructures import Headers
+
 from agent_runtime.client.handle import AgentHandle
 from agent_runtime.errors import InvalidRequestError, VersionConflictError
 from agent_runtime.mutation import check_key
@@ -18,20 +20,22 @@ def etag(version: int) -> str:
     return f'"{version}"'
 
 
-def is_known(if_none_match: str | None, version: int) -> bool:
-    """Tell whether a reader has this version already."""
+def is_known(headers: Headers, version: int) -> bool:
+    """Tell whether a reader has this version already, by `If-None-Match`."""
+    if_none_match = _joined(headers, "if-none-match")
     if if_none_match is None:
         return False
     return if_none_match.strip() == "*" or str(version) in _ANY_TAG.findall(if_none_match)
 
 
-async def expected_version(agent: AgentHandle, if_match: str | None) -> int | None:
-    """Return the version that a change may replace; None for any.
+async def expected_version(agent: AgentHandle, headers: Headers) -> int | None:
+    """Return the version that a change may replace, by `If-Match`; None for any.
 
     Raises:
         VersionConflictError: `*` and there is no state, or the tag is none of ours.
         InvalidRequestError: More than one tag, or none.
     """
+    if_match = _joined(headers, "if-match")
     if if_match is None:
         return None
     if found := _TAG.fullmatch(if_match.strip()):
@@ -51,15 +55,18 @@ async def expected_version(agent: AgentHandle, if_match: str | None) -> int | No
     )
 
 
-def idempotency_key(header: str | None) -> str | None:
+def idempotency_key(headers: Headers) -> str | None:
     """Return the key of an `Idempotency-Key` header, which may be quoted or bare.
 
     Raises:
-        InvalidRequestError: It is no key, or opens a quote and does not close it.
+        InvalidRequestError: There are several, or it is no key or no closed quote.
     """
-    if header is None:
+    given = headers.getlist("idempotency-key")
+    if not given:
         return None
-    key = header
+    if len(given) > 1:
+        raise InvalidRequestError("a request has one Idempotency-Key")
+    key = header = given[0]
     if header.startswith('"'):
         found = _QUOTED.fullmatch(header)
         if found is None:
@@ -67,3 +74,8 @@ def idempotency_key(header: str | None) -> str | None:
         key = re.sub(r"\\(.)", r"\1", found[1])
     check_key(key)
     return key
+
+
+def _joined(headers: Headers, name: str) -> str | None:
+    """Return a header that holds a list, which may come in parts (RFC 9110, 5.3)."""
+    return ", ".join(headers.getlist(name)) if name in headers else None

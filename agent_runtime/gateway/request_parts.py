@@ -112,7 +112,7 @@ def request_key(request: Request) -> str | None:
     Raises:
         InvalidRequestError: The header holds none.
     """
-    return idempotency_key(request.headers.get("idempotency-key"))
+    return idempotency_key(request.headers)
 
 
 async def sized_body(request: Request) -> Json:

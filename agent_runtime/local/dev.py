@@ -221,9 +221,11 @@ class DevSession:
 
     def _check_port(self, port: int, option: str) -> None:
         if port and not is_port_free(port):
+            is_temporals = option == "--port"
+            server = "if a Temporal server runs there already, use it with `agent-runtime worker`"
+            hint = f"{server}, else " if is_temporals else ""
             raise ConfigurationError(
-                f"port {port} is in use; if a Temporal server runs there already, use it with "
-                f"`agent-runtime worker`, else choose another with {option} (0 takes a free one)",
+                f"port {port} is in use; {hint}choose another with {option} (0 takes a free one)",
                 port=port,
             )
 

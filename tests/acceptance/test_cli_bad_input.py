@@ -257,6 +257,7 @@ async def test_a_worker_whose_data_directory_is_a_file_is_code_2(
         ("def broken(:\n", ("cannot be imported", "line 1")),
         ("x = 1\n", ("has no class derived from Agent",)),
         ("import no_such_module_at_all\n", ("cannot be imported", "no_such_module_at_all")),
+        ("import sys\nsys.exit(3)\n", ("cannot be imported", "SystemExit", "line 2")),
         ("x = 1\nx.y\n", ("cannot be imported", "AttributeError", "line 2")),
     ],
 )

@@ -219,12 +219,21 @@ async def test_a_full_token_in_the_query_makes_a_full_connection(guarded: LiveGa
 
 async def test_pages_of_other_origins_are_kept_out(unguarded: LiveGateway) -> None:
     """No WebSocket and no change; a forged form or script of a page gets nothing done."""
-    for origin in (ELSEWHERE, "null", "http://127.0.0.1:1"):
+    for origin in (ELSEWHERE, "null", "http://127.0.0.1:1", "http://["):
         assert await refusal(unguarded, ROOM, origin=origin) == 403
         changed = await unguarded.http.put(STATE, json={"n": 9}, headers={"Origin": origin})
         assert kind(changed) == (403, "ForeignOrigin")
 
     assert (await unguarded.http.get(STATE)).json() == {"n": 0}
+
+
+async def test_of_several_origins_none_counts(unguarded: LiveGateway) -> None:
+    """The gateway's own does not open the door to another."""
+    headers = [("Origin", unguarded.url), ("Origin", ELSEWHERE)]
+
+    changed = await unguarded.http.put(STATE, json={"n": 9}, headers=headers)
+
+    assert kind(changed) == (403, "ForeignOrigin")
 
 
 async def test_its_own_pages_and_programs_come_in(unguarded: LiveGateway) -> None:
@@ -318,7 +327,9 @@ def test_a_missing_token_file_is_refused(tmp_path: Path) -> None:
         read_token_file(tmp_path / "none")
 
 
-@pytest.mark.parametrize("origin", ["example.com", "https://example.com/path", "", "https://"])
+@pytest.mark.parametrize(
+    "origin", ["example.com", "https://example.com/path", "", "https://", "http://["]
+)
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     """It would never match, and nobody would know why."""
     with pytest.raises(ConfigurationError, match="is no origin"):

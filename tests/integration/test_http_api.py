@@ -22,6 +22,7 @@ from tests.support.agents import COUNTER, Bare, Calls, Counter
 from tests.support.live_gateway import LiveGateway, live_gateway, next_frame
 
 STATE = "/api/agents/Bare/a/state"
+TWICE = {name: [(name, '"1"'), (name, '"2"')] for name in ("Idempotency-Key", "If-Match")}
 
 
 @pytest.fixture
@@ -334,6 +335,8 @@ REFUSALS = [
     ("PUT", STATE, {"json": "x" * 2_300_000}, 413, "BodyTooLarge"),
     ("PUT", STATE, {"json": 1, "headers": {"Idempotency-Key": ""}}, 400, "InvalidRequestError"),
     ("PUT", STATE, {"json": 1, "headers": {"Idempotency-Key": '"x'}}, 400, "InvalidRequestError"),
+    ("PUT", STATE, {"json": 1, "headers": TWICE["Idempotency-Key"]}, 400, "InvalidRequestError"),
+    ("PUT", STATE, {"json": 1, "headers": TWICE["If-Match"]}, 400, "InvalidRequestError"),
     ("PATCH", STATE, {"json": [1]}, 422, "StateRejectedError"),
     ("PUT", "/api/agents/Counter/a/state", {"json": {"count": -1}}, 422, "StateRejectedError"),
     ("POST", "/api/agents/Calls/a/call/none", {"json": {}}, 404, "UnknownMethodError"),
