@@ -170,6 +170,7 @@ class Agent(ConnectedAgent, Generic[StateT]):
 
         Raises:
             AgentDestroyedError: Somebody else has destroyed it already.
+            ReadonlyConnectionError: It is asked for a connection that may only read.
         """
         await self._effects().destroy()
 

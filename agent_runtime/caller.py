@@ -18,10 +18,17 @@ class Caller:
     Args:
         connection: Set in connect, message and close hooks and in calls by clients.
         request: Set in request and connect hooks.
+        was_readonly: The connection has gone since it asked, and could only read.
     """
 
     connection: Connection | None = None
     request: Request | None = None
+    was_readonly: bool = False
+
+    @property
+    def is_readonly(self) -> bool:
+        """What is called may neither change the agent's state nor destroy the agent."""
+        return self.was_readonly if self.connection is None else self.connection.is_readonly
 
 
 NOBODY = Caller()

@@ -138,7 +138,8 @@ def call_value(
         hook_depth: How many change hooks, one through the other, led to it.
         event: For what a client did: "admit", "connect", "message", "close" or "request"; the
             method is then the hook for it.
-        caller: For what a client did: `{"socket"}`, with `"call_id"` for a call.
+        caller: For what a client did: `{"socket"}`, with `"call_id"` for a stream, and
+            `"is_readonly": True` if it could only read.
 
     Raises:
         InvalidRequestError: The method is no name, or the arguments are no list.

@@ -247,7 +247,7 @@ class ClientSession:
         try:
             options = self._definition.callable(frame.method)
             args = self._definition.fit_args(frame.method, frame.args)
-            caller: dict[str, Json] = {"socket": socket.row.socket}
+            caller = self._caller()
             if options.streaming:
                 caller["call_id"] = frame.id
                 socket.open_streams.add(frame.id)
@@ -275,9 +275,13 @@ class ClientSession:
             logger.error("%s.%s: %s", self._socket.ref, hook, error)
 
     async def _event(self, event: str, hook: str, args: list[Json]) -> Json:
-        caller = {"socket": self._socket.row.socket}
-        call = await self._agent.start_call(hook, *args, event=event, caller=caller)
+        call = await self._agent.start_call(hook, *args, event=event, caller=self._caller())
         return await call.result()
+
+    def _caller(self) -> dict[str, Json]:
+        row = self._socket.row
+        # Said with the call: when its handler runs the client may have gone, and its row with it.
+        return {"socket": row.socket, **({"is_readonly": True} if row.is_readonly else {})}
 
 
 def options_streams(definition: AgentDefinition, method: str) -> bool:

@@ -114,12 +114,12 @@ async def run_code(
 
 
 async def find_caller(host: AgentHost, agent: Agent[Any], fields: dict[str, Json] | None) -> Caller:
-    """Return the client behind a call, nobody if there is none or it has gone."""
+    """Return the client behind a call; of one that has gone, whether it could only read."""
     if fields is None:
         return NOBODY
     rows = await host.storage.read_connections(agent._ref)
     found = [Connection(row, agent._effects) for row in rows if row.socket == fields["socket"]]
-    return Caller(found[0]) if found else NOBODY
+    return Caller(found[0]) if found else Caller(was_readonly=fields.get("is_readonly", False))
 
 
 def _stream(agent: Agent[Any], caller: dict[str, Json] | None) -> ResponseStream:

@@ -71,9 +71,7 @@ class Invocation(HandlerJournal, Effects):
             return Receipt(version, applied=False, duplicate=True)
 
     async def _commit(self, mutation: Mutation, update: Callable[[Any], Any] | None) -> Receipt:
-        caller = current_caller().connection
-        if caller is not None and caller.is_readonly:
-            raise ReadonlyConnectionError("Connection is readonly")
+        _check_may_change()
         depth = self.hook_depth + 1 if self._is_hook else self.hook_depth
         if depth > MAX_HOOK_DEPTH:
             raise HookLoopError(
@@ -93,7 +91,16 @@ class Invocation(HandlerJournal, Effects):
 
     async def destroy(self) -> None:
         """See `Agent.destroy`."""
-        mutation = Mutation(effect_key(self._key, self._take()), MutationKind.DESTROY)
+        position = self._take()
+        mutation = Mutation(effect_key(self._key, position), MutationKind.DESTROY)
+        asked = self._row(position, str(mutation.kind), mutation.fingerprint())
+        recorded = await self._recall(asked)
+        if recorded is not None:
+            raise_error(recorded.result)
+        try:
+            _check_may_change()
+        except ReadonlyConnectionError as error:
+            await self._settle(asked, error)
         await self._host.destroy(self.ref, mutation, self.agent_id, self._call)
 
     async def sql(self, query: str, params: Sequence[Json]) -> list[dict[str, Json]]:
@@ -316,3 +323,8 @@ def _failure_of(position: int) -> int:
 def _asked_pause_seconds(error: Exception) -> float:
     delay = error.next_retry_delay if isinstance(error, AgentRuntimeError) else None
     return 0.0 if delay is None else delay.total_seconds()
+
+
+def _check_may_change() -> None:
+    if current_caller().is_readonly:
+        raise ReadonlyConnectionError("Connection is readonly")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import orjson
@@ -13,11 +14,13 @@ from websockets.exceptions import InvalidStatus
 
 from agent_runtime import Agent, callable
 from agent_runtime.agent_connection import Connection
-from agent_runtime.errors import ConfigurationError
+from agent_runtime.errors import ConfigurationError, ReadonlyConnectionError
 from agent_runtime.gateway import http_api
 from agent_runtime.gateway.access import Tokens, check_bind, check_origin, read_token_file
 from agent_runtime.http_message import Request
+from agent_runtime.identity import AgentRef
 from tests.conftest import Serve
+from tests.support.eventually import assert_eventually
 from tests.support.live_gateway import LiveGateway, live_gateway, next_frame
 
 FULL = "a-token-that-may-do-everything"
@@ -30,6 +33,8 @@ class Room(Agent):
     """Notes how clients came in."""
 
     initial_state = {"n": 0}
+    may_go_on: ClassVar[asyncio.Event]
+    said: ClassVar[list[str]]
 
     async def on_connect(self, connection: Connection, request: Request) -> None:
         """Tell the client what is stored of its request."""
@@ -46,6 +51,26 @@ class Room(Agent):
         """Change the state from code."""
         await self.set_state({"n": n})
         return n
+
+    @callable()
+    async def leave(self) -> None:
+        """Destroy the agent."""
+        await self.destroy()
+
+    @callable(exclusive=True)
+    async def hold(self) -> None:
+        """Keep those who wait for their turn waiting."""
+        await self.may_go_on.wait()
+
+    @callable(exclusive=True)
+    async def set_in_turn(self, n: int) -> None:
+        """Change the state when it is its turn, and tell how that went."""
+        try:
+            await self.set_state({"n": n})
+        except ReadonlyConnectionError as error:
+            self.said.append(error.message)
+        else:
+            self.said.append("done")
 
     @callable()
     async def free(self, is_readonly: bool) -> list[bool]:
@@ -180,6 +205,47 @@ async def test_a_readonly_token_makes_a_readonly_connection(guarded: LiveGateway
 
     expected = ({"n": 0}, "Connection is readonly", False, "Connection is readonly")
     assert (shown["state"], error["error"], answer["success"], answer["error"]) == expected
+
+
+async def test_a_readonly_client_cannot_destroy(guarded: LiveGateway) -> None:
+    """Neither can what it calls."""
+    async with guarded.connect(ROOM, additional_headers=bearer(READONLY)) as socket:
+        await next_frame(socket, "cf_agent_state")
+        await socket.send('{"type":"rpc","id":"1","method":"leave","args":[]}')
+        answer = await next_frame(socket, "rpc")
+
+    assert (answer["success"], answer["error"]) == (False, "Connection is readonly")
+    assert len(await guarded.gateway.storage.list_agents()) == 1
+
+
+async def test_a_readonly_client_that_hangs_up_gets_no_more_done(guarded: LiveGateway) -> None:
+    """What it asked for is run when it has gone, and may still change nothing."""
+    Room.may_go_on, Room.said = asyncio.Event(), []
+    storage, ref = guarded.gateway.storage, AgentRef("Room", "a")
+    async with guarded.connect(ROOM, additional_headers=bearer(READONLY)) as socket:
+        await next_frame(socket, "seen")
+        held = await guarded.served.client.agent(*ref).start_call("hold")
+        await socket.send('{"type":"rpc","id":"1","method":"set_in_turn","args":[9]}')
+        stored = await storage.read_state(ref)
+        assert stored is not None
+
+        async def is_taken() -> None:
+            inbox = await storage.read_inbox(stored.agent_id, 0, 10)
+            assert {"hold", "set_in_turn"} <= {row.method for row in inbox}
+
+        await assert_eventually(is_taken)
+
+    async def has_gone() -> None:
+        assert await storage.read_connections(ref) == []
+
+    await assert_eventually(has_gone)
+    Room.may_go_on.set()
+    await held.result()
+
+    async def has_run() -> None:
+        assert Room.said == ["Connection is readonly"]
+
+    await assert_eventually(has_run)
 
 
 async def test_an_agent_cannot_lift_what_a_readonly_token_forbids(guarded: LiveGateway) -> None:
