@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from agent_runtime.errors import ConfigurationError
+from agent_runtime.gateway.bounded_head import BoundedHeadProtocol
 
 STOP_SECONDS = 5
 """How long a stopping gateway waits for answers under way; sockets get 1012 at once."""
@@ -40,6 +41,7 @@ class GatewayServer:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=BoundedHeadProtocol,
                 ws="websockets-sansio",
                 ws_max_size=max_frame_bytes,
                 lifespan="on",

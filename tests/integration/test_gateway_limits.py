@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import orjson
@@ -234,3 +236,20 @@ def test_only_so_many_clients_are_remembered() -> None:
     assert not any(pauses)
     assert rate.pause({"client": (str(MAX_CLIENTS), 1)}) == 2
     assert rate.pause({"client": ("0", 1)}) == 0
+
+
+@pytest.mark.parametrize("line", [b"X-Part: " + b"a" * 4096 + b"\r\n", b"a" * 4096])
+async def test_a_head_without_end_is_given_up(live: LiveGateway, line: bytes) -> None:
+    """Lines without end as well as one line without end; no token is needed to send them."""
+    host, port = live.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /api/agents HTTP/1.1\r\nHost: localhost\r\nX-First: ")
+
+    async with asyncio.timeout(60):
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(line)
+                await writer.drain()
+    writer.close()
+
+    assert (await live.http.get("/healthz")).status_code == 200
