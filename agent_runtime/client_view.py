@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
-from agent_runtime.errors import AUTHOR_ERRORS, ClientViewError, InternalError, describe
+from agent_runtime.errors import ClientViewError, InternalError, describe, is_stop
 from agent_runtime.identity import AgentRef
 from agent_runtime.json_value import Json, from_json, to_json
 from agent_runtime.state import StateSchema
@@ -47,7 +47,9 @@ class ClientView:
             if inspect.iscoroutine(view):
                 view.close()
             return from_json(to_json(view, what="the view"))
-        except AUTHOR_ERRORS as error:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             logger.error("%s.client_view: %s", ref, describe(error), exc_info=error)
             raise ClientViewError(f"{ref}: client_view failed") from None
 

@@ -59,14 +59,12 @@ are pinned by tests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-
-AUTHOR_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
-"""What an author's code may raise without taking the worker down."""
 
 MAX_TEXT = 2_000
 """Longer messages and details are cut."""
@@ -339,6 +337,21 @@ FOR_CLIENTS: tuple[type[AgentRuntimeError], ...] = (
     ModelRefusedError,
 )
 """What these say is for whoever asked; all others name paths, hosts or tables."""
+
+
+def is_stop(error: BaseException) -> bool:
+    """Tell whether an author's code was stopped; all else that it may raise is an error of its own.
+
+    That is no matter of the class: extension modules raise a `BaseException` where they panic, and
+    who waits for a task that was cancelled is raised its CancelledError.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False  # in a thread, which nobody cancels
+    return task is None or task.cancelling() > 0
 
 
 def repeats_handler(error: BaseException) -> bool:

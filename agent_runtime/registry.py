@@ -18,7 +18,6 @@ from agent_runtime.agent import Agent
 from agent_runtime.client_view import ClientView
 from agent_runtime.durable_compaction.compaction_job import COMPACTION_EVENT, COMPACTION_STEPS
 from agent_runtime.errors import (
-    AUTHOR_ERRORS,
     AgentRuntimeError,
     ConfigurationError,
     InvalidRequestError,
@@ -26,6 +25,7 @@ from agent_runtime.errors import (
     StateRejectedError,
     UnknownAgentClassError,
     UnknownMethodError,
+    is_stop,
 )
 from agent_runtime.handler import CallableOptions, callable_options
 from agent_runtime.handlers.manager_call import MANAGER_METHODS
@@ -308,7 +308,9 @@ def _import(place: str) -> ModuleType:
         raise
     except (ImportError, SyntaxError) as error:
         raise ConfigurationError(f"{place} cannot be imported: {error}") from error
-    except AUTHOR_ERRORS as error:
+    except BaseException as error:
+        if is_stop(error):
+            raise
         # Any error of the author's module, with the line that raised it.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(

@@ -17,12 +17,12 @@ from agent_runtime.agent import Agent
 from agent_runtime.agent_connection import Connection, ResponseStream
 from agent_runtime.caller import NOBODY, Caller, enter_as
 from agent_runtime.errors import (
-    AUTHOR_ERRORS,
     AgentDestroyedError,
     AgentRuntimeError,
     HandlerError,
     InvalidRequestError,
     describe,
+    is_stop,
     repeats_handler,
     text_of,
 )
@@ -102,7 +102,9 @@ async def run_code(
             result = await run_within(invocation, code)
     except AgentRuntimeError:
         raise
-    except AUTHOR_ERRORS as error:
+    except BaseException as error:
+        if is_stop(error):
+            raise
         if isinstance(error, TimeoutError) and limit.expired():
             raise HandlerError(
                 f"{row.method} took longer than its timeout of {timeout}", method=row.method
@@ -167,8 +169,8 @@ async def run_hook(host: AgentHost, agent: Agent[Any], hook: ChangeHook) -> None
         await run_within(hook.invocation, lambda: agent.on_state_changed(state, hook.source))
     except AgentDestroyedError:
         return
-    except AUTHOR_ERRORS as error:
-        if repeats_handler(error):
+    except BaseException as error:
+        if is_stop(error) or repeats_handler(error):
             raise
         await report_error(host, agent, hook.invocation.agent_id, "on_state_changed", error)
 
@@ -225,7 +227,9 @@ async def report_error(
     invocation = Invocation(host, agent, agent_id, f"error/{uuid.uuid4()}")
     try:
         await run_within(invocation, lambda: agent.on_error(failure))
-    except AUTHOR_ERRORS:
+    except BaseException as raised:
+        if is_stop(raised):
+            raise
         logger.exception("%s: on_error raised", ref)
     finally:
         await invocation.forget()

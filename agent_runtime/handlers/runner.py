@@ -22,6 +22,7 @@ from agent_runtime.errors import (
     HandlerCancelledError,
     InternalError,
     StorageError,
+    is_stop,
     repeats_handler,
 )
 from agent_runtime.handlers.cancellation import cancel_for_caller
@@ -191,7 +192,9 @@ class AgentRunner:
         except AgentRuntimeError as error:  # to be repeated: it is still in the inbox
             logger.warning("%s.%s waits: %s", self._ref, row.method, error)
             await self._pause()
-        except Exception:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             logger.exception("%s.%s could not be run", self._ref, row.method)
             await self._pause()
 
@@ -215,7 +218,9 @@ class AgentRunner:
             if repeats_handler(refused):
                 raise
             outcome = {"error": refused.to_record()}
-        except Exception as unknown:
+        except BaseException as unknown:
+            if is_stop(unknown):
+                raise
             logger.exception("%s.%s failed", self._ref, row.method)
             error = InternalError(f"{row.method}: {type(unknown).__name__}", method=row.method)
             outcome = {"error": error.to_record()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent_runtime.clock import now_milliseconds
-from agent_runtime.errors import AUTHOR_ERRORS
+from agent_runtime.errors import is_stop
 from agent_runtime.hosting.decision import CommitRequest, Known, Writes, decide
 from agent_runtime.hosting.destruction import destroyed_error
 from agent_runtime.hosting.state_change import WorkingState
@@ -132,7 +132,9 @@ class Committer:
                 entry.outcomes = decide(
                     entry.request, working[entry.request.ref], known, writes, now
                 )
-            except AUTHOR_ERRORS as error:  # the update function's; its caller gets it as it is
+            except BaseException as error:  # the update function's; its caller gets it as it is
+                if is_stop(error):
+                    raise
                 entry.error = error
         heads = {ref: state.head(now) for ref, state in working.items() if state.is_changed}
         if writes.mutations:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_runtime.errors import (
-    AUTHOR_ERRORS,
     AgentRuntimeError,
     HandlerDivergedError,
     IdempotencyConflictError,
@@ -115,7 +114,7 @@ def _decide_mutation(
     except AgentRuntimeError as error:
         working.restore(before)
         return error
-    except AUTHOR_ERRORS:
+    except BaseException:
         working.restore(before)
         raise
     for change in changes:

@@ -22,13 +22,13 @@ from agent_runtime.connection import unreachable
 from agent_runtime.durable_compaction.compaction_start import run_compaction, try_compaction
 from agent_runtime.durable_compaction.compaction_wait import cannot_wait
 from agent_runtime.errors import (
-    AUTHOR_ERRORS,
     AgentDestroyedError,
     AgentRuntimeError,
     AgentStartError,
     InternalError,
     StorageError,
     describe,
+    is_stop,
     repeats_handler,
 )
 from agent_runtime.handlers.handler_journal import run_within
@@ -301,7 +301,9 @@ class AgentHost:
     def _make(self, definition: AgentDefinition, ref: AgentRef) -> _Instance:
         try:
             agent = definition.agent_class()
-        except AUTHOR_ERRORS as error:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             raise AgentStartError(
                 f"{ref}: {definition.class_name}() raised {describe(error)}"
             ) from error
@@ -329,8 +331,9 @@ class AgentHost:
                 await invocation.forget()
             await self.store_initial_state(agent, agent_id)
             instance.is_started = True
-        except AUTHOR_ERRORS as error:
-            if isinstance(error, StorageError) or repeats_handler(error):
+        except BaseException as error:
+            is_passing = isinstance(error, StorageError) or repeats_handler(error)
+            if is_passing or is_stop(error):
                 raise
             raise AgentStartError(f"{agent._ref}: on_start raised {describe(error)}") from error
         finally:

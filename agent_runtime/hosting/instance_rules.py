@@ -11,10 +11,10 @@ import orjson
 
 from agent_runtime.agent import Agent
 from agent_runtime.errors import (
-    AUTHOR_ERRORS,
     NotSerializableError,
     StateRejectedError,
     describe,
+    is_stop,
     text_of,
 )
 from agent_runtime.json_value import Json
@@ -57,7 +57,9 @@ class InstanceRules:
                 refusal = validate(self.schema.load(orjson.dumps(next_state)), source)
         except StateRejectedError:
             raise
-        except AUTHOR_ERRORS as error:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             raise StateRejectedError(text_of(error) or type(error).__name__) from error
         _refuse_awaitable(refusal, "validate_state_change")
 
@@ -78,7 +80,9 @@ class InstanceRules:
                 next_state = agent.state_from_client(present, sent)
         except StateRejectedError:
             raise
-        except AUTHOR_ERRORS as error:
+        except BaseException as error:
+            if is_stop(error):
+                raise
             raise self._unusable(error) from error
         _refuse_awaitable(next_state, "state_from_client")
         try:

@@ -250,7 +250,11 @@ def _updated(
     if update is None:
         raise StateRejectedError("an update needs the agent's code; use set or merge from outside")
     present = working.value
-    next_state = update(None if present is UNSET else schema.load(orjson.dumps(present)))
+    try:
+        next_state = update(None if present is UNSET else schema.load(orjson.dumps(present)))
+    except StopIteration as error:
+        # Not to be carried by a future; a coroutine would turn it into the same.
+        raise RuntimeError("the function given to update_state raised StopIteration") from error
     if inspect.isawaitable(next_state):
         if inspect.iscoroutine(next_state):
             next_state.close()

@@ -136,6 +136,7 @@ async def test_a_result_that_cannot_travel_is_refused(
     [
         ("stop", "RuntimeError: the method raised StopIteration"),
         ("exit", "SystemExit: bye"),
+        ("panic", "Panic: no memory"),
         ("unspeakable", "_Unspeakable"),
     ],
 )
@@ -146,6 +147,24 @@ async def test_no_failure_takes_the_worker_down(serve: Serve, kind: str, reason:
         with pytest.raises(HandlerError, match=reason):
             await agent.call("blow", kind, timeout=timedelta(seconds=60))
         assert await agent.call("add", 1, 1) == 2
+
+
+async def test_a_cancelled_task_of_a_handler_is_its_error(serve: Serve) -> None:
+    """A handler that was not cancelled itself fails, as its repeats would do the same for ever."""
+    async with serve(Calls) as served:
+        agent = served.client.agent("Calls", "a")
+        with pytest.raises(HandlerError, match="CancelledError"):
+            await agent.call("wait_for_nothing", timeout=timedelta(seconds=60))
+
+
+@pytest.mark.parametrize("kind", ["stop", "exit", "panic", "unspeakable", "cancelled"])
+async def test_no_failing_update_stops_the_others(serve: Serve, kind: str) -> None:
+    """Whatever the function of an update raises, its caller gets it, and commits go on."""
+    async with serve(Calls) as served:
+        agent = served.client.agent("Calls", "a")
+        with pytest.raises(HandlerError):
+            await agent.call("update_by", kind, timeout=timedelta(seconds=60))
+        assert (await agent.set_state({"n": 1})).version == 1
 
 
 async def test_arguments_that_cannot_travel_are_refused(serve: Serve) -> None:

@@ -19,7 +19,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.handlers.invocation import MAX_HOOK_DEPTH
 from tests.conftest import Serve
-from tests.support.agents import Calls, Counter
+from tests.support.agents import Calls, Counter, Panic
 from tests.support.eventually import assert_eventually
 
 LOG: dict[str, list[Any]] = defaultdict(list)
@@ -102,6 +102,8 @@ class Hooked(Agent):
     async def on_state_changed(self, state: Any, source: str) -> None:
         """Note begin and end; go on by one for ever if the state is negative."""
         LOG[self.name].append(("begin", state))
+        if state == "panic":
+            raise Panic("no memory")
         if isinstance(state, int) and state < 0:
             await self.set_state(state - 1)
         await asyncio.sleep(0.05)
@@ -270,6 +272,23 @@ async def test_every_change_is_told_once_in_order(serve: Serve) -> None:
         await assert_eventually(told)
         begun = [state for what, state in LOG[name] if what == "begin"]
         assert begun == [entry.value for entry in reversed(history)]
+
+
+async def test_a_hook_that_panics_is_told(serve: Serve) -> None:
+    """What is raised beside `Exception` ends a hook like any error."""
+    name = _name()
+    async with serve(Hooked) as served:
+        agent = served.client.agent("Hooked", name)
+        await agent.set_state("panic")
+        await agent.set_state(1)
+
+        async def told() -> None:
+            assert ("end", 1) in LOG[name]
+            errors = [text for what, text in LOG[name] if what == "error"]
+            assert len(errors) == 1
+            assert "Panic: no memory" in errors[0]
+
+        await assert_eventually(told)
 
 
 async def test_a_hook_that_always_sets_state_is_stopped(serve: Serve) -> None:

@@ -117,7 +117,27 @@ class Calls(Agent):
             return next(iter([]))
         if kind == "exit":
             raise SystemExit("bye")
+        if kind == "panic":
+            raise Panic("no memory")
         raise _Unspeakable
+
+    @callable()
+    async def wait_for_nothing(self) -> None:
+        """Wait for a task that is cancelled."""
+        task = asyncio.create_task(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    @callable()
+    async def update_by(self, kind: str) -> None:
+        """Change the state by a function that fails."""
+
+        def change(state: Any) -> Any:
+            if kind == "cancelled":
+                raise asyncio.CancelledError
+            return self.blow(kind)
+
+        await self.update_state(change)
 
     @callable(timeout=timedelta(seconds=0.2))
     async def too_slow(self) -> None:
@@ -132,6 +152,10 @@ class Calls(Agent):
 
     async def unmarked(self) -> None:
         """Not callable."""
+
+
+class Panic(BaseException):
+    """What extension modules raise is no Exception."""
 
 
 class _Unspeakable(Exception):

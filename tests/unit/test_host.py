@@ -21,6 +21,7 @@ from agent_runtime.hosting.host import AgentHost
 from agent_runtime.mutation import AgentBatch, Mutation, MutationKind, Outcome, Receipt
 from agent_runtime.registry import AgentRegistry
 from agent_runtime.storage.sqlite import SqliteStorage
+from tests.support.agents import Panic
 
 
 class Wild(Agent):
@@ -42,6 +43,8 @@ class Wild(Agent):
         """Raise what the state asks for."""
         if next_state == "exit":
             raise SystemExit(3)
+        if next_state == "panic":
+            raise Panic("no memory")
         if next_state == "unspeakable":
             raise _Unspeakable
         if next_state == "set inside":
@@ -81,17 +84,17 @@ async def test_wild_validators_refuse_their_own_alone(host: AgentHost) -> None:
     """Whatever a validator raises is a refusal of its mutation; all others commit."""
     wild, calm = AgentRef("Wild", "a"), AgentRef("Calm", "a")
     results = await asyncio.gather(
-        _set(host, wild, 1, "exit", "unspeakable", "set inside", 2), _set(host, calm, 1)
+        _set(host, wild, 1, "exit", "unspeakable", "set inside", "panic", 2), _set(host, calm, 1)
     )
 
     kinds = [type(outcome).__name__ for outcome in results[0]]
-    assert kinds == ["Receipt", *["StateRejectedError"] * 3, "Receipt"]
+    assert kinds == ["Receipt", *["StateRejectedError"] * 4, "Receipt"]
     assert results[1] == [Receipt(1)]
     texts = [outcome.message for outcome in results[0] if isinstance(outcome, StateRejectedError)]
     assert texts[:2] == ["3", "_Unspeakable"]
 
 
-@pytest.mark.parametrize("error", [KeyError("oops"), SystemExit(3)])
+@pytest.mark.parametrize("error", [KeyError("oops"), SystemExit(3), Panic("oops")])
 async def test_a_wild_update_fails_alone(host: AgentHost, error: BaseException) -> None:
     """What an update function raises reaches its caller as it is; the agent goes on."""
     ref = AgentRef("Wild", "a")
@@ -103,7 +106,7 @@ async def test_a_wild_update_fails_alone(host: AgentHost, error: BaseException) 
         update = [Mutation("u", MutationKind.UPDATE)]
         try:
             await host.commit(agent, update, explode, 0)
-        except (KeyError, SystemExit) as raised:
+        except (KeyError, SystemExit, Panic) as raised:
             assert raised is error
         else:
             pytest.fail("the update did not raise")
@@ -111,7 +114,16 @@ async def test_a_wild_update_fails_alone(host: AgentHost, error: BaseException) 
     assert await _set(host, ref, 1) == [Receipt(1)]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3), StateRejectedError("no")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("no"),
+        SystemExit(3),
+        StateRejectedError("no"),
+        Panic("no"),
+        asyncio.CancelledError(),
+    ],
+)
 async def test_a_start_that_fails_is_tried_again(host: AgentHost, error: BaseException) -> None:
     """Any failing start is typed, and the next contact starts anew."""
     ref = AgentRef("Wild", f"start-{type(error).__name__}")
