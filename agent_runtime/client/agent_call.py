@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from agent_runtime.argument_check import check_timeout
 from agent_runtime.client.channel import Channel
 from agent_runtime.errors import CallTimeoutError, from_record
 from agent_runtime.identity import AgentRef
@@ -30,6 +31,7 @@ class AgentCall:
         Raises:
             AgentRuntimeError: As `AgentHandle.call`.
         """
+        check_timeout(timeout)
         try:
             async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
                 outcome = await self._channel.outcomes.wait(self.ref, self.key)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from agent_runtime.argument_check import check_count, check_timeout
 from agent_runtime.client.agent_call import AgentCall
 from agent_runtime.client.channel import Channel
 from agent_runtime.client.subscription import StateSubscription
@@ -148,8 +149,7 @@ class AgentHandle:
             newest: Start at this version, to read on.
             limit: At most so many, 1 to 1,000.
         """
-        if not 0 < limit <= MAX_HISTORY:
-            raise InvalidRequestError(f"limit must be 1 to {MAX_HISTORY}, not {limit}")
+        check_count(limit, "limit", 1, MAX_HISTORY)
         if self._channel.storage is not None:
             return await read_history(self._channel.storage, self.ref, newest=newest, limit=limit)
         found: list[StateHistoryEntry] = []
@@ -183,6 +183,7 @@ class AgentHandle:
             IdempotencyConflictError: The key was used for another call.
             CallTimeoutError: `timeout` passed; the handler goes on.
         """
+        check_timeout(timeout)
         call = await self.start_call(method, *args, idempotency_key=idempotency_key)
         return await call.result(timeout=timeout)
 
@@ -238,6 +239,7 @@ class AgentHandle:
         idempotency_key: str | None,
         timeout: timedelta | None,
     ) -> Json:
+        check_timeout(timeout)
         call = await self.start_call(
             method, session_id, *args, idempotency_key=idempotency_key, event=SESSION_EVENT
         )

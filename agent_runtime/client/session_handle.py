@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
+from agent_runtime.argument_check import as_dict, as_list, check_count
 from agent_runtime.client.compaction_watch import CompactionWatch
 from agent_runtime.client.session_read import SessionReader
 from agent_runtime.compaction.compact_context import CompactResult
@@ -102,9 +103,10 @@ class SessionHandle:
             InvalidMessageError: One is no message; none was stored.
             InvalidRequestError: More than 2,000,000 bytes of JSON.
         """
-        for message in messages:
+        sent = as_list(messages, "messages")
+        for message in sent:
             message_json(message)
-        args = [list(messages), parent_value(parent_id)]
+        args = [sent, parent_value(parent_id)]
         results = await self._call("append_messages", args, idempotency_key, timeout)
         return [AppendResult(**result) for result in results]
 
@@ -219,7 +221,7 @@ class SessionHandle:
         timeout: timedelta | None = None,
     ) -> str:
         """Run one of the session's tools as a model asked for it."""
-        args = [name, dict(arguments)]
+        args = [name, as_dict(arguments, "arguments")]
         return str(await self._call("run_tool", args, idempotency_key, timeout))
 
     async def estimate_tokens(
@@ -244,6 +246,7 @@ class SessionHandle:
                 more than 2,000,000 may give less.
             leaf_id: By default the latest leaf's path.
         """
+        check_count(max_content_bytes, "max_content_bytes")
         return await self._reader.get_history_page(max_content_bytes, leaf_id)
 
     async def get_message(self, message_id: str) -> Message | None:
@@ -270,6 +273,7 @@ class SessionHandle:
         leaf_id: str | None = None,
     ) -> RecentHistory:
         """Return the newest messages of a path that fit a budget; by default the active path's."""
+        check_count(max_content_bytes, "max_content_bytes")
         return await self._reader.get_recent_history(
             leaf_id, max_content_bytes, min_recent_messages
         )
@@ -292,8 +296,7 @@ class SessionHandle:
         Raises:
             InvalidRequestError: `limit` is out of range.
         """
-        if not 1 <= limit <= MAX_TREE_PAGE:
-            raise InvalidRequestError(f"limit must be 1 to {MAX_TREE_PAGE}, not {limit}")
+        check_count(limit, "limit", 1, MAX_TREE_PAGE)
         return await self._reader.get_tree(after, limit)
 
     async def search(self, query: str, limit: int = 20) -> list[SearchHit]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import BinaryIO
 
+from agent_runtime.argument_check import check_count
 from agent_runtime.client.sessions_read import SessionsReader
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.idempotency_key import KeyMaker
@@ -166,6 +167,9 @@ class SessionsHandle:
             InvalidRequestError: `limit` is not 1 to 1,000, or `offset` below 0.
         """
         _check_range(limit, offset)
+        for day in (since, until):
+            if not isinstance(day, date | None):
+                raise InvalidRequestError(f"since and until are dates or None, not {day!r:.40}")
         first = 0 if since is None else day_number(since)
         last = MAX_DAY if until is None else day_number(until)
         return await self._reader.model_usage(session_id, first, last, limit, offset)
@@ -317,7 +321,5 @@ class SessionsHandle:
 
 
 def _check_range(limit: int, offset: int = 0) -> None:
-    if not 1 <= limit <= MAX_LISTED:
-        raise InvalidRequestError(f"limit must be 1 to {MAX_LISTED}, not {limit}")
-    if offset < 0:
-        raise InvalidRequestError(f"offset must be 0 or more, not {offset}")
+    check_count(limit, "limit", 1, MAX_LISTED)
+    check_count(offset, "offset", 0)

@@ -17,16 +17,16 @@ Run = Callable[..., Awaitable[Json]]
 async def _create(
     agent: Agent[Any],
     session_id: str,
-    name: Json,
-    parent_session_id: Json,
-    model: Json,
-    source: Json,
+    name: str,
+    parent_session_id: str | None,
+    model: str | None,
+    source: str | None,
 ) -> Json:
     record = await agent.sessions.register(name, parent_session_id, model, source)
     return record.to_json()
 
 
-async def _rename(agent: Agent[Any], session_id: str, name: Json) -> Json:
+async def _rename(agent: Agent[Any], session_id: str, name: str) -> Json:
     await agent.sessions.rename(session_id, name)
 
 
@@ -41,7 +41,7 @@ async def _add_usage(
 
 
 async def _fork(
-    agent: Agent[Any], session_id: str, at_message_id: Json, new_name: Json, copy_context: Json
+    agent: Agent[Any], session_id: str, at_message_id: str, new_name: str, copy_context: bool
 ) -> Json:
     record = await agent.sessions.fork(
         session_id, at_message_id, new_name, copy_context=copy_context
@@ -50,21 +50,21 @@ async def _fork(
 
 
 async def _compact_and_split(
-    agent: Agent[Any], session_id: str, summary: Json, new_name: Json
+    agent: Agent[Any], session_id: str, summary: str, new_name: str | None
 ) -> Json:
     record = await agent.sessions.compact_and_split(session_id, summary, new_name)
     return record.to_json()
 
 
 async def _import_batch(
-    agent: Agent[Any], session_id: str, first_message_id: Json, items: Json
+    agent: Agent[Any], session_id: str, first_message_id: Json, items: list[Json]
 ) -> Json:
     await import_batch(agent.session_store, session_id, first_message_id, items)
     # What the object has read before says nothing of what is stored now.
     agent.sessions.forget(session_id)
 
 
-async def _import_entries(agent: Agent[Any], session_id: str, items: Json) -> Json:
+async def _import_entries(agent: Agent[Any], session_id: str, items: list[Json]) -> Json:
     await import_entries(agent.session_store, items)
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime.argument_check import bind_json
 from agent_runtime.errors import InvalidRequestError
 from agent_runtime.handlers.manager_call import MANAGER_METHODS
 from agent_runtime.json_value import Json, to_json
@@ -30,7 +31,7 @@ async def run_session_call(
     """Run one of `SESSION_METHODS` or `MANAGER_METHODS` and return its result as JSON.
 
     Raises:
-        InvalidRequestError: There are more or fewer arguments than the method takes.
+        InvalidRequestError: There are more or fewer arguments than the method takes, or others.
         NotSerializableError: The result cannot be sent.
         SessionError: The session refused.
     """
@@ -39,17 +40,14 @@ async def run_session_call(
         run = partial(MANAGER_METHODS[method], agent, session_id)
     else:
         run = partial(SESSION_METHODS[method], agent.get_session(session_id))
-    try:
-        inspect.signature(run).bind(*args)
-    except TypeError as error:
-        raise InvalidRequestError(f"{method}: {error}", method=method) from None
+    bind_json(method, inspect.signature(run), args)
     result = await run(*args)
     # What blocks and tools of the agent's own say need not be text that can be sent.
     to_json(result, what=f"the result of {method}")
     return result
 
 
-async def _append_messages(session: Session, messages: Json, parent: Json) -> Json:
+async def _append_messages(session: Session, messages: list[Json], parent: Json) -> Json:
     results = await session.append_messages(messages, _parent(parent))
     return [append_fields(result) for result in results if result is not None]
 
@@ -58,7 +56,7 @@ async def _update_message(session: Session, message: Json) -> Json:
     return await session.update_message(message)
 
 
-async def _delete_messages(session: Session, message_ids: Json) -> Json:
+async def _delete_messages(session: Session, message_ids: list[Json]) -> Json:
     await session.delete_messages(message_ids)
 
 
@@ -67,12 +65,12 @@ async def _clear_messages(session: Session) -> Json:
 
 
 async def _add_compaction(
-    session: Session, summary: Json, from_message_id: Json, to_message_id: Json
+    session: Session, summary: str, from_message_id: str, to_message_id: str
 ) -> Json:
     return asdict(await session.add_compaction(summary, from_message_id, to_message_id))
 
 
-async def _compact(session: Session, leaf_id: Json) -> Json:
+async def _compact(session: Session, leaf_id: str | None) -> Json:
     result = await session.compact(leaf_id)
     return None if result is None else asdict(result)
 
@@ -89,15 +87,15 @@ async def _get_context_blocks(session: Session) -> Json:
     return [asdict(block) for block in await session.get_context_blocks()]
 
 
-async def _replace_context_block(session: Session, label: Json, content: Json) -> Json:
+async def _replace_context_block(session: Session, label: str, content: str) -> Json:
     return asdict(await session.replace_context_block(label, content))
 
 
-async def _append_context_block(session: Session, label: Json, content: Json) -> Json:
+async def _append_context_block(session: Session, label: str, content: str) -> Json:
     return asdict(await session.append_context_block(label, content))
 
 
-async def _estimate_tokens(session: Session, leaf_id: Json) -> Json:
+async def _estimate_tokens(session: Session, leaf_id: str | None) -> Json:
     return await session.estimate_tokens(leaf_id)
 
 
@@ -112,7 +110,7 @@ async def _tools(session: Session) -> Json:
     ]
 
 
-async def _run_tool(session: Session, name: Json, arguments: Json) -> Json:
+async def _run_tool(session: Session, name: str, arguments: dict[str, Json]) -> Json:
     tool = (await session.tools()).get(name)
     if tool is None:
         raise InvalidRequestError(f"the session has no tool {name!r:.80}", tool=str(name))

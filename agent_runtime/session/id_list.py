@@ -15,6 +15,8 @@ def id_list(ids: Iterable[str], what: str) -> list[str]:
     """
     if isinstance(ids, str):
         raise InvalidRequestError(f"{what} is a list of ids, not a text; write [{ids!r}]")
+    if not isinstance(ids, Iterable):
+        raise InvalidRequestError(f"{what} is a list of ids, not {ids!r:.40}")
     found = list(ids)
     if not all(isinstance(each, str) for each in found):
         raise InvalidRequestError(f"{what} is a list of ids, each a text")
