@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from agent_runtime.agent_connection import BROADCAST, frame_payload
+from agent_runtime.argument_check import as_list
 from agent_runtime.durable_compaction.session_jobs import AgentCompactionJobs
 from agent_runtime.errors import InternalError
 from agent_runtime.generation.generation import Generation
@@ -297,10 +298,10 @@ class Agent(ConnectedAgent, Generic[StateT]):
         Raises:
             ConfigurationError: No model is configured.
             ModelError: The model gave no usable answer; what was stored stays.
-            InvalidRequestError: Two tools have one name, there is nothing to answer, or a tool
-                asked for a turn of the session whose turn it runs in.
+            InvalidRequestError: An argument is of a wrong type, two tools have one name, there is
+                nothing to answer, or a tool asked for a turn of the session whose turn it runs in.
         """
-        options = TurnOptions(tuple(tools), max_steps, timeout)
+        options = TurnOptions(tuple(as_list(tools, "tools")), max_steps, timeout)
         return await run_turn(self, message, session_id, options)
 
     async def broadcast_session_frame(self, text: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime.argument_check import check_count
 from agent_runtime.clock import now_milliseconds
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -63,8 +64,11 @@ async def run_turn(
     # Tasks are told apart by the order of their first use of the agent: of turns that are begun
     # together it must not be that in which their conversations come to be free.
     agent._effects()
-    if options.max_steps < 1:
-        raise InvalidRequestError(f"max_steps is {options.max_steps}; write 1 or more")
+    check_count(options.max_steps, "max_steps", 1)
+    if not all(isinstance(each, Tool) for each in options.tools):
+        raise InvalidRequestError("tools must be a list of Tool objects")
+    if not isinstance(options.timeout, timedelta):
+        raise InvalidRequestError(f"timeout must be a timedelta, not {options.timeout!r:.40}")
     opened = _model_of(agent)
     async with agent._session_turns.turn(session_id):
         return await _TurnRun(agent, opened, session_id, options).run(message)
@@ -98,9 +102,11 @@ class _TurnRun:
             messages.append(await self._store_answer(message_id, response, tools))
             if not response.tool_calls:
                 break
-        return Generation(
-            response.text, tuple(messages), self._usage, self._cost, response.finish_reason
-        )
+        finish = response.finish_reason
+        if response.tool_calls and finish == "stop":
+            # Not all servers say why an answer ended that asks for tools.
+            finish = "tool_calls"
+        return Generation(response.text, tuple(messages), self._usage, self._cost, finish)
 
     def _users_message(self, message: str | Message) -> Message:
         if isinstance(message, str):

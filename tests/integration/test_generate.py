@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 import pytest
@@ -75,6 +75,17 @@ class Talker(Agent):
             "cost": result.cost,
             "reason": result.finish_reason,
         }
+
+    @callable()
+    async def ask_wrongly(self, what: str) -> None:
+        """Run a turn with an argument of a wrong type."""
+        wrong: dict[str, Any] = {"tools": None, "timeout": 5, "max_steps": "x"}
+        await self.generate("Hello", **{what: wrong[what]})
+
+    @callable()
+    async def offer_no_tool(self) -> None:
+        """Run a turn with what is no tool."""
+        await self.generate("Hello", tools=[cast(Tool, 5)])
 
 
 class Unspoken(Agent):
@@ -288,6 +299,16 @@ async def test_a_turn_ends_at_its_last_step_with_all_tools_answered(
         ]  # fmt: skip
 
 
+async def test_a_turn_whose_tools_are_run_says_so_whatever_the_provider_says(
+    serve: Serve, server: ScriptedModelServer
+) -> None:
+    """Some servers end an answer that asks for tools with `stop`, as if it were whole."""
+    asked = ChatResponse("", (ToolCall("c1", "weather", {"city": "Oslo"}),), "stop", USAGE)
+    process_models.default = ScriptedModel(asked)
+    async with serve(Talker) as served:
+        assert (await _agent(served).call("say", "Weather?", "", 1))["reason"] == "tool_calls"
+
+
 async def test_a_busy_provider_is_asked_again_when_it_wants(
     serve: Serve, server: ScriptedModelServer
 ) -> None:
@@ -438,6 +459,13 @@ async def test_what_cannot_be_asked_is_refused(serve: Serve, server: ScriptedMod
             await _agent(served).call("say", None)
         with pytest.raises(InvalidRequestError, match="max_steps"):
             await _agent(served).call("say", "Hello", "", 0)
+        agent = _agent(served)
+        for wrong in ("tools", "timeout", "max_steps"):
+            with pytest.raises(InvalidRequestError, match=f"{wrong} must be"):
+                await agent.call("ask_wrongly", wrong)
+        with pytest.raises(InvalidRequestError, match="tools must be"):
+            await agent.call("offer_no_tool")
+        assert await agent.session().get_history() == []
         with pytest.raises(InvalidRequestError, match="set_context"):
             await _agent(served, "Unspoken").call("say")
 
