@@ -25,7 +25,12 @@ from agent_runtime.call import (
     StepResult,
     handler_queue,
 )
-from agent_runtime.errors import InvalidRequestError, StateTooLargeError, from_failure
+from agent_runtime.errors import (
+    InvalidRequestError,
+    NotSerializableError,
+    StateTooLargeError,
+    from_failure,
+)
 from agent_runtime.identity import agent_ref
 from agent_runtime.session.parent import AUTO, Parent, parent_value
 
@@ -62,10 +67,13 @@ class AgentStep:
 
     Raises:
         InvalidAgentError: One of the names cannot be an address.
+        InvalidRequestError: The task queue is no text.
     """
 
     def __init__(self, class_name: str, name: str, *, task_queue: str = DEFAULT_TASK_QUEUE) -> None:
         self.ref = agent_ref(class_name, name)
+        if not isinstance(task_queue, str):
+            raise InvalidRequestError(f"task_queue must be a text, not {task_queue!r:.40}")
         self._task_queue = task_queue
 
     async def update_agent_state(
@@ -76,6 +84,8 @@ class AgentStep:
         Raises:
             StateRejectedError: The type or validator refused; final, not retried.
             VersionConflictError: Another version is present.
+            NotSerializableError: It is not JSON.
+            InvalidRequestError: `expected_version` is no whole number.
         """
         return await self._mutate("set", state, expected_version)
 
@@ -99,6 +109,7 @@ class AgentStep:
         Raises:
             HandlerError: The method raised; not retried.
             InvalidRequestError: No such class or method, or not callable.
+            NotSerializableError: An argument is not JSON.
         """
         return await self._call(method, list(args))
 
@@ -134,8 +145,10 @@ class AgentStep:
         return CompactedRange(result["from_message_id"], result["to_message_id"])
 
     async def _call(self, method: str, args: list[Any], event: str = "") -> Any:
+        if not isinstance(method, str):
+            raise InvalidRequestError(f"a method's name is a text, not {method!r:.40}")
         request = StepCall(self.ref.class_name, self.ref.name, method, args, event)
-        size = _size(request)
+        size = _size(request, f"the arguments of {method}")
         if size > MAX_STEP_BYTES:
             raise InvalidRequestError(
                 f"the arguments of {method} take {size} bytes, at most {MAX_STEP_BYTES} are "
@@ -162,8 +175,12 @@ class AgentStep:
         return result.result
 
     async def _mutate(self, kind: str, value: Any, expected_version: int | None) -> StepReceipt:
+        if not isinstance(expected_version, int | None):
+            raise InvalidRequestError(
+                f"expected_version must be a whole number or None, not {expected_version!r:.40}"
+            )
         step = StepMutation(self.ref.class_name, self.ref.name, kind, value, expected_version)
-        size = _size(step)
+        size = _size(step, "the state")
         if size > MAX_STEP_BYTES:
             raise StateTooLargeError(
                 f"the state of this step takes {size} bytes, at most {MAX_STEP_BYTES} are allowed "
@@ -188,7 +205,11 @@ class AgentStep:
         return receipt
 
 
-def _size(argument: object) -> int:
-    # A workflow that schedules more than the server takes repeats its task for ever.
-    [payload] = workflow.payload_converter().to_payloads([argument])
+def _size(argument: object, what: str) -> int:
+    # A workflow that schedules more than the server takes repeats its task for ever, and so does
+    # one that raises an error of a converter.
+    try:
+        [payload] = workflow.payload_converter().to_payloads([argument])
+    except Exception as error:
+        raise NotSerializableError(f"{what} cannot be sent: {error}") from error
     return len(payload.data)

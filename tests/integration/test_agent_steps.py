@@ -137,7 +137,12 @@ async def test_refusals_are_caught_by_type(serve: Serve) -> None:
             "MethodNotCallableError",
             "InvalidRequestError",
             "InvalidRequestError",
+            "NotSerializableError",
+            "NotSerializableError",
+            "InvalidRequestError",
+            "InvalidRequestError",
             "InvalidAgentError",
+            "InvalidRequestError",
         ]
 
 

@@ -52,6 +52,10 @@ class Meets:
             lambda: calls.call_agent("unmarked"),
             lambda: calls.call_agent("add", 1),
             lambda: calls.call_agent("slow", 0, "x" * 2_100_000),
+            lambda: counter.update_agent_state(print),
+            lambda: calls.call_agent("add", print),
+            lambda: calls.call_agent(5),  # type: ignore[arg-type]
+            lambda: counter.update_agent_state(2, expected_version="1"),  # type: ignore[arg-type]
         ):
             try:
                 await step()
@@ -61,10 +65,11 @@ class Meets:
                 found.append(str(error.type))
             except ApplicationError as error:
                 found.append(f"foreign {error.type}")
-        try:
-            AgentStep("Counter", "")
-        except ApplicationError as error:
-            found.append(str(error.type))
+        for name, task_queue in (("", queue), ("refused", None)):
+            try:
+                AgentStep("Counter", name, task_queue=task_queue)  # type: ignore[arg-type]
+            except ApplicationError as error:
+                found.append(str(error.type))
         return found
 
 
