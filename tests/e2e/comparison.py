@@ -89,6 +89,28 @@ def leave_out(left_out: LeftOut, lines: list[str]) -> list[str]:
     return [line_of(entry) for entry in entries if not is_dropped(entry)]
 
 
+def results_with_answers(lines: list[str]) -> list[str]:
+    """Put each result right behind the frame that brought it.
+
+    A client hands it to the caller a moment later, and what came in the same packet is before it.
+    """
+    entries = [json.loads(line) for line in lines]
+    methods: dict[str, str] = {}
+    for at, entry in enumerate(entries):
+        frame = entry.get("json")
+        if not _is_of(frame, "rpc"):
+            continue
+        if entry["kind"] == "send":
+            methods[str(frame.get("id"))] = str(frame.get("method"))
+        elif frame.get("done") or frame.get("success") is False:
+            method = methods.pop(str(frame.get("id")), None)
+            later = range(at + 1, len(entries))
+            found = [n for n in later if _is_result(entries[n], method)]
+            if found:
+                entries.insert(at + 1, entries.pop(found[0]))
+    return [line_of(entry) for entry in entries]
+
+
 def answers_last(lines: list[str]) -> list[str]:
     """Put the answers to calls behind all else, in the order in which the calls were made."""
 
@@ -99,6 +121,11 @@ def answers_last(lines: list[str]) -> list[str]:
 
     answers = sorted(filter(is_answer, lines))
     return [*(line for line in lines if not is_answer(line)), *answers]
+
+
+def _is_result(entry: dict[str, Any], method: str | None) -> bool:
+    is_one = entry["kind"] in ("result", "error")
+    return is_one and entry.get("method") in (method, f"stub.{method}")
 
 
 def _is_of(frame: Any, kind: str) -> bool:

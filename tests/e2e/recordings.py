@@ -15,6 +15,7 @@ from tests.e2e.comparison import (
     leave_out,
     lines_by_client,
     renumber,
+    results_with_answers,
 )
 from tests.e2e.conftest import Driver, read_record
 from tests.e2e.differences import ANSWERS_LAST, DIFFERENCES, FIRST, LEFT_OUT, Difference
@@ -40,7 +41,7 @@ class Recording:
         seen = self._compared(record, is_reference=True)
         for difference in self.differences():
             seen[difference.who] = apply(difference, seen[difference.who])
-        return seen
+        return _in_order(seen)
 
     def differences(self) -> Iterator[Difference]:
         """Yield the differences that this recording has."""
@@ -57,7 +58,7 @@ class Recording:
         for pace in _PACES:
             with paced(pace):
                 record = await driver.record(self.scenario, host, folder, pace=pace)
-            actual = self._compared(record)
+            actual = _in_order(self._compared(record))
             if actual == expected:
                 break
         return expected, actual
@@ -77,6 +78,10 @@ class Recording:
         if self.scenario in ANSWERS_LAST:
             seen = {who: answers_last(renumber(lines)) for who, lines in seen.items()}
         return {who: renumber(lines) for who, lines in seen.items() if lines}
+
+
+def _in_order(seen: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {who: results_with_answers(lines) for who, lines in seen.items()}
 
 
 def recordings_of(release: str) -> list[Recording]:

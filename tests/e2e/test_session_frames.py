@@ -28,11 +28,14 @@ LISTENING = """
 """
 """A stock client that notes the frames in short."""
 BEGINS = ["idle 24", "idle 48", "idle 72", "compacting 72"]
+FAILED = "The model's provider refused the request as written; correct it or the configuration."
+"""What clients are told in place of the provider's words."""
+
 ENDS = [
     ("short", ["idle 7 from 72"], 0),
     ("idle", ["idle 72"], 0),
     ("lost", ["idle 72"], 1),
-    ("failing", ["model down", "idle 72"], 1),
+    ("failing", [FAILED, "idle 72"], 1),
 ]
 """What becomes of a compaction, how that is told, and how many errors the handler is given."""
 
