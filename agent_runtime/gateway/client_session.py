@@ -224,9 +224,13 @@ class ClientSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def _may_write(self) -> bool:
+        return not self._socket.row.is_readonly and self._definition.agent_class.may_clients_write
+
     async def _set_state(self, state: Json) -> None:
         socket = self._socket
-        if socket.row.is_readonly or not self._definition.agent_class.may_clients_write:
+        if not self._may_write:
             socket.send(frames.state_error_frame(frames.READONLY))
             return
         channel = self._gateway.client.channel

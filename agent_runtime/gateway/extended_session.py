@@ -127,7 +127,7 @@ class ExtendedSession(ClientSession):
         socket, channel = self._socket, self._gateway.client.channel
         try:
             mutation = _mutation(fields, socket.row.connection_id, channel.new_key())
-            if socket.row.is_readonly or not self._definition.agent_class.may_clients_write:
+            if not self._may_write:
                 raise ReadonlyConnectionError(frames.READONLY)
             receipt = await channel.submit(socket.ref, mutation)
         except AgentRuntimeError as error:
